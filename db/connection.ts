@@ -1,0 +1,190 @@
+/**
+ * Connections to MySQL or MariaDB, the same session settings on each, and the one way to run a transaction.
+ */
+import knexFactory, { type Knex } from 'knex'
+import type { ConnectionOptions } from 'mysql2'
+import { monotonicMs } from '../src/clock.ts'
+import { unavailable } from '../src/errors.ts'
+import { createBatchPool, type BatchPool } from './batch.ts'
+
+/** Deadlock: the server rolled the whole transaction back. Also a cluster's answer to COMMIT. */
+const ER_LOCK_DEADLOCK = 1213
+/** Lock wait timeout: only the statement was rolled back, so the transaction must be given up as a whole. */
+const ER_LOCK_WAIT_TIMEOUT = 1205
+const ER_DUP_ENTRY = 1062
+
+/** The longest that a request may wait for the database in all, in milliseconds. Then it is answered 503. */
+const REQUEST_BUDGET_MS = 4000
+
+/** `innodb_lock_wait_timeout` of every session. */
+const LOCK_WAIT_MS = 1000
+
+export interface Database {
+  knex: Knex
+  batch: BatchPool
+  /** Runs again on a deadlock or a lock wait timeout; gives up with 503 when the request's time is over. */
+  transaction<T>(work: (trx: Knex.Transaction) => Promise<T>): Promise<T>
+  /** The database's UTC time in milliseconds. */
+  readTimeMs(): Promise<number>
+  close(): Promise<void>
+}
+
+/**
+ * Reads `mysql://user:password@host:port/database`; a private server is reached by `?socketPath=/path` instead of a port.
+ * @throws when it is not such a URL
+ */
+export function parseMysqlUrl(text: string): ConnectionOptions {
+  const url = new URL(text)
+  if (url.protocol !== 'mysql:' && url.protocol !== 'mariadb:') throw new Error('it must begin with mysql://')
+  const database = decodeURIComponent(url.pathname.slice(1))
+  if (!database) throw new Error('it names no database: end it with /<database>')
+  const socketPath = url.searchParams.get('socketPath')
+  return {
+    ...(socketPath ? { socketPath } : { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 3306) }),
+    user: decodeURIComponent(url.username || 'root'),
+    password: decodeURIComponent(url.password),
+    database,
+  }
+}
+
+/** What every connection has in common: UTC, exact bytes, numbers for decimals, no silent truncation. */
+export function driverOptions(mysqlUrl: string): ConnectionOptions {
+  return {
+    ...parseMysqlUrl(mysqlUrl),
+    timezone: 'Z',
+    charset: 'utf8mb4_bin',
+    decimalNumbers: true,
+    supportBigNumbers: true,
+    connectTimeout: 2000,
+  }
+}
+
+/** Run on every new connection, before its first use. */
+export const SESSION_STATEMENTS = [
+  `SET time_zone='+00:00', innodb_lock_wait_timeout=1, sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY'`,
+  'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED',
+]
+
+/**
+ * @param poolSize connections of each of the two pools (knex, batch)
+ */
+export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
+  const options = driverOptions(mysqlUrl)
+  const knex = knexFactory({
+    client: 'mysql2',
+    connection: options as Knex.MySql2ConnectionConfig,
+    // It would write to stdout, past the logger and its allow list; what matters of it is thrown as well.
+    log: { warn: () => {}, error: () => {}, deprecate: () => {}, debug: () => {} },
+    pool: {
+      min: 0,
+      max: poolSize,
+      acquireTimeoutMillis: REQUEST_BUDGET_MS - 500,
+      createTimeoutMillis: 2500,
+      afterCreate: (
+        connection: { query: (sql: string, done: (error: unknown) => void) => void },
+        done: (error: unknown, connection: unknown) => void,
+      ) => {
+        connection.query(SESSION_STATEMENTS[0]!, (first) => {
+          if (first) return done(first, connection)
+          connection.query(SESSION_STATEMENTS[1]!, (second) => done(second, connection))
+        })
+      },
+    },
+  })
+  const batch = createBatchPool(options, SESSION_STATEMENTS, poolSize)
+  return {
+    knex,
+    batch,
+    transaction: (work) => withinBudget(() => knex.transaction(work)),
+    readTimeMs: async () => {
+      // UNIX_TIMESTAMP of UTC_TIMESTAMP is right because the session's time zone is UTC.
+      const [rows] = await knex.raw('SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(3)) AS seconds')
+      return Math.round(Number(rows[0].seconds) * 1000)
+    },
+    close: async () => {
+      await Promise.all([knex.destroy(), batch.close()])
+    },
+  }
+}
+
+/**
+ * Runs `work` again while the database says that another transaction was in its way.
+ * @throws 503 when the time of a request is over, or what `work` throws
+ */
+export async function withinBudget<T>(work: () => Promise<T>): Promise<T> {
+  const deadline = monotonicMs() + REQUEST_BUDGET_MS
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await beforeDeadline(work(), deadline)
+    } catch (error) {
+      if (isConnectionFault(error)) throw unavailable('the database does not answer; try again shortly')
+      if (!isRetriable(error)) throw error
+      // A further try could wait for a lock until after the deadline, and commit when the caller has been told 503.
+      if (monotonicMs() + LOCK_WAIT_MS >= deadline) throw unavailable('the database is busy; try again shortly')
+      // A short, growing, random wait: two transactions that met once don't meet again at once.
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(5 * attempt, 50)))
+    }
+  }
+}
+
+/** The time that one request may wait for the database, over everything that it does with it. */
+export class DatabaseBudget {
+  #leftMs = REQUEST_BUDGET_MS
+
+  /** @throws 503 when the time is over before `work` ends, or what `work` throws */
+  async spend<T>(work: () => Promise<T>): Promise<T> {
+    const startedAt = monotonicMs()
+    try {
+      return await beforeDeadline(work(), startedAt + this.#leftMs)
+    } finally {
+      this.#leftMs -= monotonicMs() - startedAt
+    }
+  }
+}
+
+async function beforeDeadline<T>(work: Promise<T>, deadline: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(unavailable('the database does not answer in time; try again shortly')),
+      Math.max(0, deadline - monotonicMs()),
+    )
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** Whether the whole transaction should be run again. */
+export function isRetriable(error: unknown): boolean {
+  const errno = errnoOf(error)
+  return errno === ER_LOCK_DEADLOCK || errno === ER_LOCK_WAIT_TIMEOUT
+}
+
+/** Whether the statement waited for another transaction's lock for as long as one may. */
+export function isLockWaitTimeout(error: unknown): boolean {
+  return errnoOf(error) === ER_LOCK_WAIT_TIMEOUT
+}
+
+/** Whether a unique key refused the row. By number: the two servers name it differently. */
+export function isDuplicate(error: unknown): boolean {
+  return errnoOf(error) === ER_DUP_ENTRY
+}
+
+/** Whether the database could not be reached, or the connection broke, or no connection was free in time. */
+export function isConnectionFault(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const { code, name } = error as Error & { code?: string }
+  return name === 'KnexTimeoutError' || (typeof code === 'string' && CONNECTION_CODES.has(code))
+}
+
+const CONNECTION_CODES = new Set([
+  'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'PROTOCOL_CONNECTION_LOST',
+  'PROTOCOL_SEQUENCE_TIMEOUT', 'ER_SERVER_SHUTDOWN', 'ER_CON_COUNT_ERROR', 'POOL_CLOSED',
+]) // prettier-ignore
+
+function errnoOf(error: unknown): number | undefined {
+  return (error as { errno?: number } | null)?.errno
+}
