@@ -1,0 +1,291 @@
+/**
+ * A contract put to work: routes, tokens, limits and validation in the order of decisions 9, then the operation's handler.
+ * The only importer of openapi-backend. Everything that is refused is thrown; `app.ts` turns it into an answer.
+ */
+import type { Request as ExpressRequest, Response as ExpressResponse } from 'express'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats, { type FormatsPlugin } from 'ajv-formats'
+import {
+  OpenAPIBackend,
+  ValidationContext,
+  type AjvCustomizer,
+  type Context,
+  type Document,
+  type Operation,
+  type Request,
+} from 'openapi-backend'
+import { DatabaseBudget } from '../db/connection.ts'
+import { parseDateTime } from './crm/zoned-time.ts'
+import { DomainError, notFound, unauthorized } from './errors.ts'
+import {
+  WITHOUT_KEY,
+  type Idempotency,
+  type IdempotencyOf,
+  type RequestIdempotency,
+} from './idempotency/idempotency.ts'
+import { hasBody, readJsonBody, type JsonObject } from './request-body.ts'
+import { faultsOf } from './validation-faults.ts'
+
+/** What a handler answers. */
+export interface Reply {
+  status: number
+  body: unknown
+  headers?: Record<string, string>
+}
+
+/** What a handler is called with: validated, and of the query only what the contract knows. */
+export interface ValidatedCall {
+  body: JsonObject
+  query: Record<string, string>
+  path: Record<string, string>
+  requestId: string
+  idempotency: Idempotency
+  /** What the security handlers found, by scheme. */
+  security: Record<string, unknown>
+}
+
+/** What is known of a request as it goes along; the log line is made of it. */
+export interface Trace {
+  requestId: string
+  /** The path's template, never its values. */
+  route?: string
+  operation?: string
+  accountId?: string
+}
+
+export type SecurityHandler = (req: ExpressRequest, res: ExpressResponse, trace: Trace) => Promise<unknown>
+
+export interface ContractApi {
+  operationIds: string[]
+  /** @throws DomainError for everything that is refused, or what the handler throws */
+  answer(req: ExpressRequest, res: ExpressResponse, trace: Trace): Promise<Reply>
+}
+
+/** Asked of every operation once its caller is known; throws where the call may not go on. */
+export type Admission = (operationId: string, security: Record<string, unknown>, res: ExpressResponse) => Promise<void>
+
+export interface ContractOptions {
+  /** Path of the OpenAPI document. */
+  definition: string
+  security: Record<string, SecurityHandler>
+  /** Comes after 401, and before anything that the body or the query could be faulted for. */
+  admit?: Admission
+  /** Asked once the body is read: a body that can't be read has no answer that could be kept. */
+  idempotencyOf?: IdempotencyOf
+  handlers: Record<string, (call: ValidatedCall) => Promise<Reply>>
+}
+
+/** Faults that `error.details` spells out; `error.fields` has the rest. */
+const MAX_SENTENCES = 5
+
+/** One request on its way through openapi-backend. */
+interface Incoming {
+  req: ExpressRequest
+  res: ExpressResponse
+  trace: Trace
+  budget: DatabaseBudget
+  idempotency: RequestIdempotency
+  /** What openapi-backend validates: it gets its query once the operation is known, and its body once the caller is. */
+  request: Request
+}
+
+/** openapi-backend's own check knows 3.0 only; ours is the linter's. */
+class Contract extends OpenAPIBackend {
+  override validateDefinition(): Document {
+    return this.document
+  }
+}
+
+/**
+ * Reads and compiles the contract, once.
+ * @throws when the document can't be read, or a handler has no operation or an operation no handler
+ */
+export async function createContractApi(options: ContractOptions): Promise<ContractApi> {
+  const contract = new Contract({
+    definition: options.definition,
+    strict: true,
+    coerceTypes: true,
+    ignoreTrailingSlashes: false,
+    ajvOpts: { allErrors: true, strict: false, verbose: true },
+    customizeAjv: chooseAjv(),
+  })
+  await contract.init()
+  // Computed anew for each request otherwise.
+  const operations = contract.router.getOperations()
+  contract.router.getOperations = () => operations
+
+  for (const [scheme, handler] of Object.entries(options.security)) {
+    contract.registerSecurityHandler(scheme, (_: Context, { req, res, trace, budget }: Incoming) =>
+      budget.spend(() => handler(req, res, trace)),
+    )
+  }
+  contract.register({
+    notFound: () => {
+      throw notFound('there is nothing at this path')
+    },
+    methodNotAllowed: (context) => {
+      throw methodNotAllowed(contract, context.request.path)
+    },
+    unauthorizedHandler: (context) => {
+      throw firstSecurityFault(context)
+    },
+    validationFail: (context) => {
+      throw validationFault(context)
+    },
+    postRoutingHandler: takeRoute,
+    postSecurityHandler: async (context: Context, incoming: Incoming) => {
+      if (!isAuthorized(context)) return
+      const { operation, security } = context
+      await incoming.budget.spend(async () => options.admit?.(operation.operationId!, security, incoming.res))
+      await takeBody(context, incoming)
+      await takeKey(context, incoming, options.idempotencyOf)
+    },
+  })
+  for (const operation of operations) {
+    const handler = options.handlers[operation.operationId!]
+    if (!handler) throw new Error(`operation ${operation.operationId} has no handler`)
+    contract.register(operation.operationId!, (context: Context, incoming: Incoming) =>
+      incoming.budget.spend(() => handler(toCall(context, incoming))),
+    )
+  }
+
+  return {
+    operationIds: operations.map((operation) => operation.operationId!),
+    answer: async (req, res, trace) => {
+      const request: Request = { method: req.method, path: req.path, headers: {}, query: {} }
+      requireDecodable(req.path)
+      const budget = new DatabaseBudget()
+      const incoming: Incoming = { req, res, trace, request, budget, idempotency: WITHOUT_KEY }
+      try {
+        return await contract.handleRequest(request, incoming)
+      } catch (error) {
+        return await budget.spend(() => incoming.idempotency.settle(error))
+      }
+    },
+  }
+}
+
+/**
+ * One validator for bodies and one for parameters, which alone are coerced. Answers are held to the contract by the tests:
+ * compiling their schemas here would take a second of every start.
+ */
+function chooseAjv(): AjvCustomizer {
+  const validators = new Map<ValidationContext, Ajv2020>()
+  return (_, ajvOptions, context) => {
+    if (context === ValidationContext.Response || context === ValidationContext.ResponseHeaders) {
+      return { compile: () => () => true } as never
+    }
+    const ajv = validators.get(context) ?? createAjv(ajvOptions)
+    validators.set(context, ajv)
+    return ajv as never
+  }
+}
+
+/** Validates JSON Schema 2020-12 as OpenAPI 3.1 means it, with formats and exact money. */
+export function createAjv(ajvOptions: object): Ajv2020 {
+  const ajv = new Ajv2020(ajvOptions)
+  ;(addFormats as unknown as FormatsPlugin)(ajv)
+  ajv.addFormat('iso-date-time', (text: string) => parseDateTime(text, 'UTC') !== undefined)
+  // Ajv divides, so that 1.005 passes as a multiple of 0.01 or 0.07 fails, whatever its precision is set to.
+  ajv.removeKeyword('multipleOf')
+  ajv.addKeyword({
+    keyword: 'multipleOf',
+    type: 'number',
+    schemaType: 'number',
+    validate: (step: number, value: number) => isMultiple(value, step),
+  })
+  return ajv
+}
+
+/** Whether the value is the number that a decimal with the step's digits reads as. */
+function isMultiple(value: number, step: number): boolean {
+  const digits = /\.(\d+)$/.exec(String(step))?.[1]?.length ?? 0
+  return Number((Math.round(value / step) * step).toFixed(digits)) === value
+}
+
+function requireDecodable(path: string): void {
+  try {
+    decodeURIComponent(path)
+  } catch {
+    throw notFound('there is nothing at this path')
+  }
+}
+
+/** Called with an operation or, where none was found, without one. Of the query only what the contract knows goes on. */
+function takeRoute(context: Context, { req, trace, request }: Incoming): void {
+  const { operation } = context
+  if (!operation) return
+  trace.route = operation.path
+  trace.operation = operation.operationId!
+  request.query = knownQuery(operation, req.url)
+}
+
+function knownQuery(operation: Operation, url: string): Record<string, string | string[]> {
+  const start = url.indexOf('?')
+  if (start < 0) return {}
+  const sent = new URLSearchParams(url.slice(start))
+  const known: Record<string, string | string[]> = {}
+  for (const parameter of operation.parameters ?? []) {
+    if ('$ref' in parameter || parameter.in !== 'query') continue
+    const values = sent.getAll(parameter.name)
+    if (values.length > 0) known[parameter.name] = values.length === 1 ? values[0]! : values
+  }
+  return known
+}
+
+/** The body is read only for a caller who may call: 401 comes before anything that the body could be faulted for. */
+function isAuthorized({ operation, security }: Context): boolean {
+  return (operation.security ?? []).length === 0 || security.authorized
+}
+
+async function takeBody({ operation }: Context, { req, request }: Incoming): Promise<void> {
+  const requestBody = operation.requestBody as { required?: boolean } | undefined
+  if (requestBody && (requestBody.required || hasBody(req))) request.body = await readJsonBody(req)
+}
+
+/** Before validation, whose refusals are kept, too. */
+async function takeKey({ operation, security }: Context, incoming: Incoming, of?: IdempotencyOf): Promise<void> {
+  const { req, request, budget } = incoming
+  const key = req.get('idempotency-key')
+  incoming.idempotency = of?.(operation.operationId!, security, key, request.body) ?? WITHOUT_KEY
+  await budget.spend(() => incoming.idempotency.lookUp())
+}
+
+function methodNotAllowed(contract: OpenAPIBackend, path: string): DomainError {
+  const allowed = ['get', 'post', 'put', 'patch', 'delete'].filter((method) =>
+    contract.matchOperation({ method, path, headers: {} }),
+  )
+  const methods = allowed.map((method) => method.toUpperCase()).join(', ')
+  return new DomainError('method_not_allowed', 'method_not_allowed', `this path takes ${methods}`, {
+    headers: { Allow: methods },
+  })
+}
+
+/** The fault of the first scheme in the contract's order: the integrator's token before the patient's. */
+function firstSecurityFault(context: Context): unknown {
+  const schemes = (context.operation.security ?? []).flatMap((requirement) => Object.keys(requirement))
+  for (const scheme of schemes) {
+    const result = context.security[scheme] as { error?: unknown } | undefined
+    if (result?.error) return result.error
+  }
+  return unauthorized('a credential is missing')
+}
+
+function validationFault(context: Context): DomainError {
+  const fields = faultsOf(context.validation.errors ?? [])
+  const sentences = fields.map(({ field, message }) => `${field} ${message}`)
+  const details = sentences.slice(0, MAX_SENTENCES).join('; ')
+  return new DomainError('bad_request', 'invalid_request', details, { fields })
+}
+
+function toCall(context: Context, { trace, idempotency }: Incoming): ValidatedCall {
+  const { request, security } = context
+  return {
+    body: (request.requestBody ?? {}) as JsonObject,
+    query: request.query,
+    path: request.params,
+    requestId: trace.requestId,
+    idempotency,
+    security,
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * The HTTP application: middleware order, contracts, errors, one log line a request. Never listens, never reads the
+ * environment.
+ */
+import { join } from 'node:path'
+import express, {
+  type ErrorRequestHandler,
+  type Express,
+  type Request,
+  type RequestHandler,
+  type Response,
+} from 'express'
+import { isConnectionFault, isRetriable } from '../db/connection.ts'
+import { createContractApi, type ContractApi, type Reply, type Trace } from './api.ts'
+import { createAccessTokens } from './auth/access-token.ts'
+import { authenticateOperator, createIntegratorAuthentication } from './auth/bearer-authentication.ts'
+import { RecentAccounts } from './auth/recent-accounts.ts'
+import { monotonicMs } from './clock.ts'
+import { createCrmAdmission } from './crm/crm-admission.ts'
+import { toErrorResponse } from './error-response.ts'
+import { DomainError, notFound, unavailable } from './errors.ts'
+import { createIdempotency } from './idempotency/idempotency.ts'
+import { newId } from './ids.ts'
+import { errorFields, type Logger } from './logger.ts'
+import { clientOperations, operatorOperations, type HandlerDeps } from './operations.ts'
+import { authenticatePatient } from './patients/patient-authentication.ts'
+import { createPatientTokens } from './patients/patient-token.ts'
+import { serveReportFiles } from './patients/report-files.ts'
+
+const CONTRACTS = join(import.meta.dirname, '..', 'openapi')
+
+export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientTokens'> {
+  logger: Logger
+  accessTokenTtlSeconds: number
+  /** CRM calls that an account may make in a minute. */
+  crmCalls: number
+  /** Where report files are. */
+  dataDir: string
+  /** What `/readyz` says, and whether connections should end with their answer. */
+  readiness: { fault: string | undefined; isDraining: boolean }
+  /** Which contracts this listener serves; every path of another one is 404. */
+  serves: { client: boolean; operator: boolean }
+}
+
+/** @throws when a contract can't be read or does not fit its handlers */
+export async function createApp(deps: AppDeps): Promise<Express> {
+  const app = express()
+  app.disable('x-powered-by')
+  app.disable('etag')
+  app.enable('case sensitive routing')
+  app.enable('strict routing')
+  app.set('query parser', false)
+
+  app.use(traceRequest(deps))
+  app.all(
+    '/livez',
+    probe(() => {}),
+  )
+  app.all(
+    '/readyz',
+    probe(() => {
+      if (deps.readiness.fault !== undefined) throw unavailable(deps.readiness.fault)
+    }),
+  )
+  const accessTokens = createAccessTokens(deps.keys, deps.clock, deps.accessTokenTtlSeconds)
+  const handlerDeps: HandlerDeps = { ...deps, accessTokens, patientTokens: createPatientTokens(deps.keys, deps.clock) }
+  if (deps.serves.client) app.use(serveReportFiles(deps))
+  if (deps.serves.client) app.use(dispatch('/client/', await createClientApi(handlerDeps, deps.crmCalls)))
+  if (deps.serves.operator) app.use(dispatch('/operator/', await createOperatorApi(handlerDeps)))
+  app.use(() => {
+    throw notFound('there is nothing at this path')
+  })
+  app.use(answerError)
+  return app
+}
+
+async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<ContractApi> {
+  const { knex } = deps.database
+  const accounts = new RecentAccounts(knex, deps.clock)
+  const authenticate = createIntegratorAuthentication(deps.accessTokens, accounts)
+  return createContractApi({
+    definition: join(CONTRACTS, 'client.yaml'),
+    handlers: clientOperations(deps),
+    admit: createCrmAdmission(deps.database.batch, crmCalls),
+    idempotencyOf: createIdempotency(deps),
+    security: {
+      integrator: async (req, res, trace) => {
+        const account = await authenticate(req, res)
+        trace.accountId = account.id
+        return account
+      },
+      // Schemes are asked side by side, and a patient's token counts within the caller's account only.
+      patient: async (req, res) => {
+        const account = await authenticate(req, res)
+        return authenticatePatient({ ...deps, knex }, account.id, req.headers['patient-authorization'])
+      },
+    },
+  })
+}
+
+async function createOperatorApi(deps: HandlerDeps): Promise<ContractApi> {
+  return createContractApi({
+    definition: join(CONTRACTS, 'operator.yaml'),
+    handlers: operatorOperations(deps),
+    security: {
+      operatorKey: (req) => authenticateOperator(deps.database.knex, req.headers.authorization),
+    },
+  })
+}
+
+/** What every answer carries, and the line that is logged when it is through. */
+function traceRequest({ clock, logger, readiness }: AppDeps): RequestHandler {
+  return (req, res, next) => {
+    const startedAt = monotonicMs()
+    const sent = req.headers['x-request-id']
+    const isUsable = typeof sent === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(sent)
+    const trace: Trace = { requestId: isUsable ? sent : newId(clock.nowMs()) }
+    res.locals.trace = trace
+    res.setHeader('X-Request-Id', trace.requestId)
+    res.setHeader('X-Content-Type-Options', 'nosniff')
+    // Answers hold tokens, secrets and patients' data.
+    res.setHeader('Cache-Control', 'no-store')
+    res.locals.readiness = readiness
+    res.on('close', () => {
+      const failure = res.statusCode === 500 ? errorFields(res.locals.error) : {}
+      logger[res.statusCode === 500 ? 'error' : 'info']('request.completed', {
+        method: req.method,
+        route: trace.route,
+        operation: trace.operation,
+        status: res.headersSent ? res.statusCode : undefined,
+        code: res.locals.error instanceof DomainError ? res.locals.error.code : undefined,
+        durationMs: Math.round(monotonicMs() - startedAt),
+        requestId: trace.requestId,
+        accountId: trace.accountId,
+        state: res.writableFinished ? undefined : 'aborted',
+        ...failure,
+      })
+    })
+    next()
+  }
+}
+
+function probe(check: () => void): RequestHandler {
+  return (req, res) => {
+    res.locals.trace.route = req.path
+    if (req.method !== 'GET') {
+      throw new DomainError('method_not_allowed', 'method_not_allowed', 'this path takes GET', {
+        headers: { Allow: 'GET' },
+      })
+    }
+    check()
+    reply(res, { status: 200, body: { status: 'ok' } })
+  }
+}
+
+function dispatch(prefix: string, contract: ContractApi): RequestHandler {
+  return async (req, res, next) => {
+    if (!req.path.startsWith(prefix)) return next()
+    reply(res, await contract.answer(req, res, res.locals.trace))
+  }
+}
+
+/** The last stop of everything thrown. Express knows it by its four parameters. */
+const answerError: ErrorRequestHandler = (error: unknown, _req: Request, res: Response, _next) => {
+  const known = isConnectionFault(error) || isRetriable(error) ? unavailable(DATABASE_FAULT) : error
+  res.locals.error = known
+  reply(res, toErrorResponse(known, res.locals.trace.requestId))
+}
+
+const DATABASE_FAULT = 'the service is temporarily unavailable'
+
+function reply(res: Response, { status, body, headers = {} }: Reply): void {
+  res.statusCode = status
+  for (const [name, value] of Object.entries(headers)) res.setHeader(name, value)
+  res.setHeader('Content-Type', 'application/json; charset=utf-8')
+  // The last answer on this connection: the next request belongs to another process.
+  if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
+  res.end(JSON.stringify(body))
+}

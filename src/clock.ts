@@ -1,0 +1,68 @@
+/**
+ * Time. The only file that reads a clock: everything else gets `now` passed in, or a `Clock`.
+ */
+import { performance } from 'node:perf_hooks'
+
+export interface Clock {
+  /** UTC, milliseconds since 1970, as the database sees it. */
+  nowMs(): number
+  now(): Date
+}
+
+/** Milliseconds that never jump. For durations and deadlines, never for a stored time. */
+export function monotonicMs(): number {
+  return performance.now()
+}
+
+/** The process's own clock: for the few places that run before a database is there (certificates, log lines). */
+export const processClock: Clock = {
+  nowMs: () => Date.now(),
+  now: () => new Date(),
+}
+
+/**
+ * A clock that follows the database's: sampled now and then, monotonic in between. A process whose own clock is wrong
+ * or jumps decides nothing by it.
+ */
+export class DatabaseClock implements Clock {
+  #offsetMs = processClock.nowMs() - monotonicMs()
+  #timer: NodeJS.Timeout | undefined
+
+  nowMs(): number {
+    return Math.floor(monotonicMs() + this.#offsetMs)
+  }
+
+  now(): Date {
+    return new Date(this.nowMs())
+  }
+
+  /**
+   * Samples once and then each second.
+   * @param readDatabaseTimeMs asks the database for its UTC time in milliseconds
+   * @param onJump told when the database's clock moved by more than a second against the monotonic one, in ms
+   * @throws what the first sample throws; a later failed sample keeps the last offset
+   */
+  async follow(readDatabaseTimeMs: () => Promise<number>, onJump: (jumpMs: number) => void): Promise<void> {
+    await this.#sample(readDatabaseTimeMs, () => {})
+    this.#timer = setInterval(() => {
+      this.#sample(readDatabaseTimeMs, onJump).catch(() => {})
+    }, 1000)
+    this.#timer.unref()
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  async #sample(readDatabaseTimeMs: () => Promise<number>, onJump: (jumpMs: number) => void): Promise<void> {
+    const sentAt = monotonicMs()
+    const databaseMs = await readDatabaseTimeMs()
+    const answeredAt = monotonicMs()
+    // A slow answer says little about when it was made: the last offset is better than a bad one.
+    if (answeredAt - sentAt > 1000) return
+    const offsetMs = databaseMs - (sentAt + answeredAt) / 2
+    const jumpMs = offsetMs - this.#offsetMs
+    this.#offsetMs = offsetMs
+    if (Math.abs(jumpMs) > 1000) onJump(Math.round(jumpMs))
+  }
+}

@@ -1,0 +1,281 @@
+/**
+ * The only reader of the environment, for every process. All faults are said at once, each with what to do.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { BlockList, isIP } from 'node:net'
+import { tmpdir } from 'node:os'
+import { LOG_LEVELS, type LogLevel } from './logger.ts'
+
+export interface Config {
+  production: boolean
+  host: string
+  port: number
+  daemonHost: string
+  daemonPort: number
+  /** undefined: `/operator/**` is served on the public port. */
+  operatorPort: number | undefined
+  metricsPort: number | undefined
+  mockPort: number
+  /** Absolute. */
+  dataDir: string
+  /** undefined: made from host and the port that was bound. */
+  publicBaseUrl: string | undefined
+  mysqlUrl: string
+  mysqlMigrateUrl: string
+  mysqlDaemonUrl: string
+  /** True where no MYSQL_URL is set: `make run` starts a private server under the data folder. */
+  privateDatabase: boolean
+  mongodbUrl: string | undefined
+  smtpUrl: string | undefined
+  smsGatewayUrl: string | undefined
+  messageGatewayUrl: string | undefined
+  secretsKey: Buffer
+  accessTokenTtlSeconds: number
+  /** Waits after the first, second, … failed attempt. */
+  retryScheduleSeconds: number[]
+  warnAfterSeconds: number
+  warnByClockSeconds: number
+  deleteAfterSeconds: number
+  minWarningLeadSeconds: number
+  /** Requests in flight per webhook, over all daemons. */
+  deliveryMaxInFlight: number
+  /** Ranges that deliveries may reach besides public addresses. */
+  deliveryAllowCidrs: string[]
+  /** True where the loopback ranges are open only because nothing was set (development). */
+  loopbackOpenedByDefault: boolean
+  /** Files with trust anchors besides the public ones. */
+  deliveryCaFiles: string[]
+  mailFrom: string
+  logRetentionDays: number
+  payloadRetentionDays: number
+  logLevel: LogLevel
+}
+
+export class ConfigError extends Error {
+  readonly faults: string[]
+  constructor(faults: string[]) {
+    super(`the settings can't be used:\n${faults.map((fault) => `  - ${fault}`).join('\n')}`)
+    this.faults = faults
+  }
+}
+
+const DEFAULT_RETRY_SCHEDULE = '5,300,1800,7200,18000,18000,21600,19500'
+const LOOPBACK_CIDRS = '127.0.0.0/8,::1/128'
+
+/** Reads `.env` of the working folder into the environment; what is set there already wins. */
+export function loadEnvFile(): void {
+  if (existsSync('.env')) process.loadEnvFile('.env')
+}
+
+/**
+ * @param env the environment
+ * @throws ConfigError with every fault found
+ */
+export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const faults: string[] = []
+  const text = (name: string): string | undefined => env[name]?.trim() || undefined
+
+  const integer = (name: string, fallback: number, min: number, max: number): number => {
+    const value = text(name)
+    if (value === undefined) return fallback
+    const number = Number(value)
+    if (/^\d+$/.test(value) && number >= min && number <= max) return number
+    faults.push(`${name} must be a whole number from ${min} to ${max}, it is "${value}"`)
+    return fallback
+  }
+  const optionalPort = (name: string) => (text(name) === undefined ? undefined : integer(name, 0, 0, 65535))
+  const url = (name: string, protocols: string[]): string | undefined => {
+    const value = text(name)
+    if (value === undefined) return undefined
+    // The value itself is never repeated: it may hold a password.
+    const protocol = URL.canParse(value) ? new URL(value).protocol : ''
+    if (!protocols.includes(protocol))
+      faults.push(`${name} must be a URL that begins with ${protocols.map((p) => `${p}//`).join(' or ')}`)
+    return value
+  }
+
+  const nodeEnv = text('NODE_ENV') ?? 'development'
+  if (!['development', 'test', 'production'].includes(nodeEnv)) {
+    faults.push(`NODE_ENV must be development, test or production, it is "${nodeEnv}"`)
+  }
+  const production = nodeEnv === 'production'
+  const dataDir = resolve(text('DATA_DIR') ?? '.data')
+  const port = integer('PORT', 8080, 0, 65535)
+
+  const mysqlUrl = url('MYSQL_URL', ['mysql:', 'mariadb:'])
+  if (mysqlUrl && URL.canParse(mysqlUrl) && new URL(mysqlUrl).pathname.length < 2) {
+    faults.push('MYSQL_URL names no database: end it with /<database>')
+  }
+  const effectiveMysqlUrl = mysqlUrl ?? privateMysqlUrl(dataDir)
+
+  const logLevel = (text('LOG_LEVEL') ?? 'info') as LogLevel
+  if (!LOG_LEVELS.includes(logLevel))
+    faults.push(`LOG_LEVEL must be one of ${LOG_LEVELS.join(', ')}, it is "${logLevel}"`)
+
+  const scheduleText = text('RETRY_SCHEDULE') ?? DEFAULT_RETRY_SCHEDULE
+  const retryScheduleSeconds = scheduleText.split(',').map((part) => Number(part.trim()))
+  if (
+    !scheduleText.split(',').every((part) => /^\s*\d+(\.\d+)?\s*$/.test(part)) ||
+    retryScheduleSeconds.some((s) => s <= 0)
+  ) {
+    faults.push(`RETRY_SCHEDULE must be comma-separated seconds above 0 (default ${DEFAULT_RETRY_SCHEDULE})`)
+  }
+
+  const warnAfterSeconds = integer('WARN_AFTER_SECONDS', 43_200, 1, 31_536_000)
+  const warnByClockSeconds = integer('WARN_BY_CLOCK_SECONDS', 82_800, 1, 31_536_000)
+  const deleteAfterSeconds = integer('DELETE_AFTER_SECONDS', 86_400, 1, 31_536_000)
+  if (production && (warnAfterSeconds !== 43_200 || warnByClockSeconds !== 82_800 || deleteAfterSeconds !== 86_400)) {
+    faults.push(
+      'production warns after 12 h, by the clock at 23 h, and deletes after 24 h: unset WARN_AFTER_SECONDS, WARN_BY_CLOCK_SECONDS and DELETE_AFTER_SECONDS',
+    )
+  }
+  if (!(warnAfterSeconds <= warnByClockSeconds && warnByClockSeconds <= deleteAfterSeconds)) {
+    faults.push('WARN_AFTER_SECONDS, WARN_BY_CLOCK_SECONDS and DELETE_AFTER_SECONDS must not decrease in this order')
+  }
+
+  const cidrsText = env.DELIVERY_ALLOW_CIDRS
+  const loopbackOpenedByDefault = cidrsText === undefined && !production
+  const deliveryAllowCidrs = (cidrsText ?? (loopbackOpenedByDefault ? LOOPBACK_CIDRS : ''))
+    .split(',')
+    .map((cidr) => cidr.trim())
+    .filter(Boolean)
+  for (const cidr of deliveryAllowCidrs) {
+    if (!isCidr(cidr)) faults.push(`DELIVERY_ALLOW_CIDRS: "${cidr}" is no range such as 10.0.0.0/8 or fd00::/8`)
+  }
+
+  const caFile = text('DELIVERY_CA_FILE')
+  if (caFile && !existsSync(caFile)) faults.push(`DELIVERY_CA_FILE: there is no file ${caFile}`)
+  const developmentCa = join(dataDir, 'dev-tls', 'ca.pem')
+  const deliveryCaFiles = [
+    ...(caFile ? [caFile] : []),
+    ...(!production && existsSync(developmentCa) ? [developmentCa] : []),
+  ]
+
+  if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
+    faults.push(
+      'NODE_TLS_REJECT_UNAUTHORIZED=0 switches the check of certificates off: unset it, and use DELIVERY_CA_FILE for a private authority',
+    )
+  }
+
+  const smtpUrl = url('SMTP_URL', ['smtp:', 'smtps:'])
+  const smsGatewayUrl = url('SMS_GATEWAY_URL', ['http:', 'https:'])
+  const messageGatewayUrl = url('MESSAGE_GATEWAY_URL', ['http:', 'https:'])
+  if (production) {
+    const missing = {
+      SMTP_URL: smtpUrl,
+      SMS_GATEWAY_URL: smsGatewayUrl,
+      MESSAGE_GATEWAY_URL: messageGatewayUrl,
+      MYSQL_URL: mysqlUrl,
+    }
+    for (const [name, value] of Object.entries(missing)) if (!value) faults.push(`${name} must be set in production`)
+  }
+
+  const publicBaseUrl = url('PUBLIC_BASE_URL', ['http:', 'https:'])?.replace(/\/+$/, '')
+  const secretsKey = readSecretsKey(text('SECRETS_KEY'), production, dataDir, faults)
+
+  const config: Config = {
+    production,
+    host: text('HOST') ?? '127.0.0.1',
+    port,
+    daemonHost: text('DAEMON_HOST') ?? '127.0.0.1',
+    daemonPort:
+      text('DAEMON_PORT') === undefined
+        ? port === 0
+          ? 0
+          : Math.min(port + 1, 65535)
+        : integer('DAEMON_PORT', 0, 0, 65535),
+    operatorPort: optionalPort('OPERATOR_PORT'),
+    metricsPort: optionalPort('METRICS_PORT'),
+    mockPort: integer('MOCK_PORT', 4010, 0, 65535),
+    dataDir,
+    publicBaseUrl,
+    mysqlUrl: effectiveMysqlUrl,
+    mysqlMigrateUrl: url('MYSQL_MIGRATE_URL', ['mysql:', 'mariadb:']) ?? effectiveMysqlUrl,
+    mysqlDaemonUrl: url('MYSQL_DAEMON_URL', ['mysql:', 'mariadb:']) ?? effectiveMysqlUrl,
+    privateDatabase: mysqlUrl === undefined,
+    mongodbUrl: url('MONGODB_URL', ['mongodb:', 'mongodb+srv:']),
+    smtpUrl,
+    smsGatewayUrl,
+    messageGatewayUrl,
+    secretsKey,
+    accessTokenTtlSeconds: integer('ACCESS_TOKEN_TTL_SECONDS', 600, 1, 86_400),
+    retryScheduleSeconds,
+    warnAfterSeconds,
+    warnByClockSeconds,
+    deleteAfterSeconds,
+    minWarningLeadSeconds: integer('MIN_WARNING_LEAD_SECONDS', 0, 0, 31_536_000),
+    deliveryMaxInFlight: integer('DELIVERY_MAX_IN_FLIGHT', 10, 1, 100),
+    deliveryAllowCidrs,
+    loopbackOpenedByDefault,
+    deliveryCaFiles,
+    mailFrom: text('MAIL_FROM') ?? 'Laboratory Integration Service <no-reply@localhost>',
+    logRetentionDays: integer('LOG_RETENTION_DAYS', 90, 1, 3650),
+    payloadRetentionDays: integer('PAYLOAD_RETENTION_DAYS', 30, 1, 3650),
+    logLevel,
+  }
+  if (faults.length > 0) throw new ConfigError(faults)
+  return config
+}
+
+/** Linux: `sun_path` holds 108 bytes with the final zero (unix(7)); macOS: 104. */
+const SOCKET_PATH_MAX_BYTES = 103
+
+/**
+ * Where the private server of `make run` listens: in the data folder, or, when that name is too long for a socket, in a
+ * short folder that follows from it, so that every process finds the same one.
+ */
+export function privateMysqlUrl(dataDir: string): string {
+  const inDataDir = join(dataDir, 'mysql.sock')
+  const name = createHash('sha256').update(dataDir).digest('hex').slice(0, 12)
+  const elsewhere = join(tmpdir(), `lis-${process.getuid?.() ?? 0}-${name}`, 'mysql.sock')
+  const socketPath = Buffer.byteLength(inDataDir) <= SOCKET_PATH_MAX_BYTES ? inDataDir : elsewhere
+  return `mysql://root@localhost/lis?socketPath=${encodeURIComponent(socketPath)}`
+}
+
+function isCidr(cidr: string): boolean {
+  const [address, prefix, rest] = cidr.split('/')
+  const version = isIP(address ?? '')
+  if (!version || prefix === undefined || rest !== undefined || !/^\d{1,3}$/.test(prefix)) return false
+  if (Number(prefix) > (version === 4 ? 32 : 128)) return false
+  new BlockList().addSubnet(address!, Number(prefix), version === 4 ? 'ipv4' : 'ipv6')
+  return true
+}
+
+/** Development: made once under the data folder, by whichever process comes first. Production: from the environment only. */
+function readSecretsKey(value: string | undefined, production: boolean, dataDir: string, faults: string[]): Buffer {
+  if (value !== undefined) {
+    const key = Buffer.from(value, 'base64')
+    if (key.length < 32) faults.push('SECRETS_KEY must be at least 32 random bytes in base64: openssl rand -base64 32')
+    return key
+  }
+  if (production) {
+    faults.push('SECRETS_KEY must be set in production, at least 32 random bytes in base64: openssl rand -base64 32')
+    return Buffer.alloc(32)
+  }
+  const file = join(dataDir, 'secrets.key')
+  try {
+    mkdirSync(dataDir, { recursive: true })
+    if (!existsSync(file)) {
+      // Written aside and linked: another process that starts now sees no file or a whole one, never half a key.
+      const draft = `${file}.${process.pid}`
+      writeFileSync(draft, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
+      try {
+        linkSync(draft, file)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+      } finally {
+        unlinkSync(draft)
+      }
+    }
+    const key = Buffer.from(readFileSync(file, 'utf8').trim(), 'base64')
+    if (key.length < 32) faults.push(`${file} is no key: remove it, and everything encrypted under it is lost`)
+    return key
+  } catch (error) {
+    faults.push(
+      `DATA_DIR: ${dataDir} can't be written (${(error as NodeJS.ErrnoException).code}): choose a folder that can`,
+    )
+    return Buffer.alloc(32)
+  }
+}

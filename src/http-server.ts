@@ -1,0 +1,121 @@
+/**
+ * How the application is put on a port: time limits against slow callers, and the error shape also for what is no HTTP.
+ */
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
+import { monotonicMs } from './clock.ts'
+import { toProtocolErrorResponse } from './error-response.ts'
+
+/** A whole head, and a whole request, from its first byte; checked each second. */
+const HEADERS_TIMEOUT_MS = 10_000
+const REQUEST_TIMEOUT_MS = 15_000
+/** Longer than a load balancer's 60 s, so that it is the one to close a connection that nobody uses. */
+const KEEP_ALIVE_TIMEOUT_MS = 65_000
+/** A forged token of 100 KB gets its 401, not a broken connection. */
+const MAX_HEADER_BYTES = 128 * 1024
+
+/**
+ * An idle connection stays open this long when the server is told to stop: a request that its client was about to send is
+ * answered, with `Connection: close`, instead of meeting a closed connection.
+ */
+const IDLE_GRACE_MS = 500
+
+/** How long a connection that no longer speaks HTTP stays open after its answer. */
+const LINGER_MS = 1000
+
+interface Connection {
+  /** Answers that are not through yet. */
+  running: number
+  /** What had been read when the last answer was through: more than that is a request on its way. */
+  settledBytes: number
+}
+
+/**
+ * Open connections by server. Node's own `closeIdleConnections` takes one for idle whose answer was written but not sent
+ * yet, and never one that was opened and not used.
+ */
+const connectionsOf = new WeakMap<Server, Map<Socket, Connection>>()
+
+export function createHttpServer(listener: RequestListener): Server {
+  const server = createServer(
+    {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+      connectionsCheckingInterval: 1000,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      // Node would answer these two by itself, without a body.
+      requireHostHeader: false,
+    },
+    listener,
+  )
+  trackConnections(server)
+  server.on('checkExpectation', listener)
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+    const { status, body } = toProtocolErrorResponse(error.code)
+    const text = JSON.stringify(body)
+    socket.end(
+      `HTTP/1.1 ${status} ${body.message}\r\nConnection: close\r\nContent-Type: application/json; charset=utf-8\r\n` +
+        `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+    )
+    // Read on for a moment: a connection that is closed over unread bytes is reset, and the answer is lost.
+    socket.resume()
+    setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  })
+  return server
+}
+
+/** @returns the port that was bound. @throws EADDRINUSE, EACCES and the like */
+export async function listen(server: Server, port: number, host: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, host, () => {
+      server.off('error', reject)
+      resolve((server.address() as AddressInfo).port)
+    })
+  })
+}
+
+/** How to call what listens there; an address that means "all" is reached by loopback. */
+export function urlOf(host: string, port: number): string {
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`
+}
+
+function trackConnections(server: Server): void {
+  const connections = new Map<Socket, Connection>()
+  connectionsOf.set(server, connections)
+  server.on('connection', (socket) => {
+    connections.set(socket, { running: 0, settledBytes: 0 })
+    socket.on('close', () => connections.delete(socket))
+  })
+  server.on('request', ({ socket }, res) => {
+    const connection = connections.get(socket)
+    if (!connection) return
+    connection.running++
+    res.on('close', () => {
+      connection.running--
+      connection.settledBytes = socket.bytesRead
+    })
+  })
+}
+
+/**
+ * Takes no more connections, ends those that are idle, and waits for the others.
+ * @param limitMs after which what is still running is cut
+ */
+export async function drain(server: Server, limitMs: number): Promise<void> {
+  const startedAt = monotonicMs()
+  // Of net, because http's close begins with `closeIdleConnections`.
+  const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
+  const sweep = setInterval(() => {
+    const elapsedMs = monotonicMs() - startedAt
+    for (const [socket, { running, settledBytes }] of connectionsOf.get(server) ?? []) {
+      const isIdle = running === 0 && socket.bytesRead === settledBytes
+      if (elapsedMs > limitMs || (isIdle && elapsedMs > IDLE_GRACE_MS)) socket.destroy()
+    }
+  }, 50)
+  await closed
+  clearInterval(sweep)
+}

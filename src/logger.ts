@@ -1,0 +1,62 @@
+/**
+ * One wide line per unit of work, from an allow list of fields: a field that is not listed here is dropped, so a patient's
+ * data, a token or a secret can't reach a log by being passed along.
+ */
+import pino from 'pino'
+
+const ALLOWED_FIELDS = [
+  'accountId', 'attempt', 'batch', 'class', 'clientId', 'code', 'daemon', 'deliveries', 'durationMs', 'errno', 'events',
+  'eventId', 'eventType', 'file', 'from', 'host', 'jumpMs', 'labId', 'lanes', 'method', 'migration', 'operation', 'pid',
+  'port', 'reason', 'requestId', 'route', 'signal', 'stack', 'state', 'status', 'to', 'version', 'waitMs', 'webhookId',
+] as const // prettier-ignore
+
+export type LogFields = Partial<Record<(typeof ALLOWED_FIELDS)[number], string | number | boolean | null | undefined>>
+
+export interface Logger {
+  debug(event: string, fields?: LogFields): void
+  info(event: string, fields?: LogFields): void
+  /** Something is off that mends itself. */
+  warn(event: string, fields?: LogFields): void
+  /** Only where a person must act. */
+  error(event: string, fields?: LogFields): void
+}
+
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
+export type LogLevel = (typeof LOG_LEVELS)[number]
+
+export function createLogger(
+  service: 'api' | 'daemon' | 'migrate' | 'run',
+  level: LogLevel,
+  stream: pino.DestinationStream = pino.destination(2),
+): Logger {
+  const base = pino({ level, base: { service }, timestamp: pino.stdTimeFunctions.isoTime, messageKey: 'event' }, stream)
+  const write =
+    (method: 'debug' | 'info' | 'warn' | 'error') =>
+    (event: string, fields: LogFields = {}) => {
+      if (!base.isLevelEnabled(method)) return
+      const allowed: Record<string, unknown> = {}
+      for (const name of ALLOWED_FIELDS) if (fields[name] !== undefined) allowed[name] = fields[name]
+      base[method](allowed, event)
+    }
+  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
+}
+
+/**
+ * What of an error may be logged: its code and where it was thrown. Its message may quote a value (a driver's duplicate
+ * key error names the key), so the message is left out.
+ */
+export function errorFields(error: unknown): LogFields {
+  if (!(error instanceof Error)) return { reason: typeof error }
+  const { code, errno } = error as { code?: unknown; errno?: unknown }
+  return {
+    reason: error.name,
+    code: typeof code === 'string' ? code : undefined,
+    errno: typeof errno === 'number' ? errno : undefined,
+    stack: (error.stack ?? '')
+      .split('\n')
+      .filter((line) => line.startsWith('    at '))
+      .slice(0, 8)
+      .map((line) => line.trim())
+      .join(' | '),
+  }
+}

@@ -1,0 +1,134 @@
+/**
+ * From the bytes of a request to a JSON object, within the limits of decisions 9. Runs after authentication, so that nobody
+ * without a token can make us read or parse anything.
+ */
+import type { IncomingMessage } from 'node:http'
+import { badRequest, clipped, DomainError } from './errors.ts'
+
+const MAX_BYTES = 256 * 1024
+const MAX_NESTING = 32
+const MAX_ITEMS = 100
+const MAX_CHARACTERS = 4096
+
+export type JsonObject = Record<string, unknown>
+
+/**
+ * @throws 415 for another content type, 413 for too many bytes, 400 for what is no JSON object or breaks a limit
+ */
+export async function readJsonBody(request: IncomingMessage): Promise<JsonObject> {
+  requireJson(request)
+  const body = parseJson(await readBytes(request))
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw badRequest('the body must be a JSON object')
+  }
+  requireWithinLimits(body, '', 1)
+  return body as JsonObject
+}
+
+/** Whether the request has a body at all (RFC 9112 6.3). */
+export function hasBody(request: IncomingMessage): boolean {
+  return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0
+}
+
+function requireJson(request: IncomingMessage): void {
+  const contentType = request.headers['content-type'] ?? ''
+  const isJson = /^application\/json[ \t]*(;[ \t]*(charset="?utf-8"?)?[ \t]*)?$/i.test(contentType)
+  if (!isJson) {
+    throw new DomainError(
+      'unsupported_media_type',
+      'unsupported_media_type',
+      'the content type must be application/json',
+    )
+  }
+  if ((request.headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity') {
+    throw new DomainError(
+      'unsupported_media_type',
+      'unsupported_media_type',
+      'the body must not have a Content-Encoding',
+    )
+  }
+}
+
+async function readBytes(request: IncomingMessage): Promise<Buffer> {
+  if (Number(request.headers['content-length'] ?? 0) > MAX_BYTES) throw tooLarge()
+  return new Promise((resolve, reject) => {
+    if (request.destroyed) return reject(cutShort())
+    const chunks: Buffer[] = []
+    let bytes = 0
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      // What follows is still read off the wire, so that the answer arrives, but kept no more.
+      if (bytes > MAX_BYTES) reject(tooLarge())
+      else chunks.push(chunk)
+    })
+    request.on('end', () => resolve(Buffer.concat(chunks)))
+    request.on('error', () => reject(cutShort()))
+    request.on('close', () => reject(cutShort()))
+  })
+}
+
+function tooLarge(): DomainError {
+  return new DomainError('payload_too_large', 'payload_too_large', `the body is larger than ${MAX_BYTES} bytes`)
+}
+
+/** Nobody is there to read it; it ends the work and gives the log line a status. */
+function cutShort(): DomainError {
+  return badRequest('the body ended early')
+}
+
+function parseJson(bytes: Buffer): unknown {
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    throw badRequest('the body is not valid UTF-8', 'malformed_json')
+  }
+  try {
+    return JSON.parse(text)
+  } catch {
+    // The parser's own words quote the body, which may hold a patient's data.
+    throw badRequest('the body is not valid JSON', 'malformed_json')
+  }
+}
+
+/**
+ * Walks everything in the body, also fields that no schema knows. Takes `__proto__` keys out: as data they mean nothing,
+ * and what is not there can't reach a careless merge.
+ */
+function requireWithinLimits(value: unknown, path: string, depth: number): void {
+  if (typeof value === 'string') {
+    requireText(value, path)
+  } else if (typeof value === 'number') {
+    if (!Number.isFinite(value)) throw fault(path, 'must be a finite number')
+  } else if (typeof value === 'object' && value !== null) {
+    if (depth > MAX_NESTING) {
+      throw fault(outerPath(path), `must not be nested deeper than ${MAX_NESTING} levels`)
+    }
+    if (Array.isArray(value)) {
+      if (value.length > MAX_ITEMS) throw fault(path, `must have at most ${MAX_ITEMS} items`)
+      value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1))
+    } else {
+      if (Object.hasOwn(value, '__proto__')) delete (value as JsonObject)['__proto__']
+      for (const [key, item] of Object.entries(value)) {
+        requireWithinLimits(item, path === '' ? clipped(key) : `${path}.${clipped(key)}`, depth + 1)
+      }
+    }
+  }
+}
+
+function requireText(value: string, path: string): void {
+  // Characters as JSON Schema counts them: code points.
+  if (value.length > MAX_CHARACTERS && [...value].length > MAX_CHARACTERS) {
+    throw fault(path, `must have at most ${MAX_CHARACTERS} characters`)
+  }
+  if (!value.isWellFormed()) throw fault(path, 'must be valid Unicode, it has half a surrogate pair')
+}
+
+function fault(path: string, message: string): DomainError {
+  return badRequest(`${path} ${message}`, 'invalid_request', path, message)
+}
+
+/** The outermost field of a path: enough to find what is nested too deep, and short. */
+function outerPath(path: string): string {
+  return path.split('.', 1)[0]!
+}

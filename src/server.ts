@@ -1,0 +1,121 @@
+/**
+ * The API process: config -> database -> clock -> app -> listen -> drain on SIGTERM or SIGINT. No logic.
+ */
+import type { Server } from 'node:http'
+import { connectDatabase, type Database } from '../db/connection.ts'
+import { schemaIsCurrent } from '../db/migrate.ts'
+import { createApp, type AppDeps } from './app.ts'
+import { DatabaseClock } from './clock.ts'
+import { ConfigError, loadEnvFile, readConfig, type Config } from './config.ts'
+import { CRM_CALLS } from './crm/crm-budget-rules.ts'
+import { deriveKeys } from './crypto.ts'
+import { DaemonHints } from './events/daemon-hints.ts'
+import { createHttpServer, drain, listen, urlOf } from './http-server.ts'
+import { createLogger, type Logger } from './logger.ts'
+import { createSmsGateway } from './patients/sms-gateway.ts'
+import { SmsSender } from './patients/sms-sender.ts'
+import { Readiness } from './readiness.ts'
+import { VERSION } from './version.ts'
+import { createAddressPolicy } from './webhooks/endpoint-address.ts'
+
+/** Requests that are running when the process is told to stop get this long. */
+const DRAIN_LIMIT_MS = 10_000
+
+async function main(): Promise<void> {
+  const config = readSettings()
+  const logger = createLogger('api', config.logLevel)
+  const database = connectDatabase(config.mysqlUrl)
+  const clock = new DatabaseClock()
+  await reachDatabase(database, clock, logger)
+
+  const readiness = new Readiness(database.knex)
+  await readiness.start()
+  const hints = new DaemonHints(database.knex)
+  const keys = deriveKeys(config.secretsKey)
+  const gateway = createSmsGateway({ url: config.smsGatewayUrl, dataDir: config.dataDir, now: () => clock.now() })
+  const smsSender = new SmsSender({ knex: database.knex, clock, keys, logger, gateway })
+  smsSender.start()
+  const deps: Omit<AppDeps, 'serves' | 'baseUrl'> = {
+    database,
+    clock,
+    keys,
+    logger,
+    smsSender,
+    dataDir: config.dataDir,
+    readiness,
+    accessTokenTtlSeconds: config.accessTokenTtlSeconds,
+    crmCalls: CRM_CALLS,
+    addressPolicy: createAddressPolicy(config.deliveryAllowCidrs),
+    hint: () => hints.send(),
+  }
+  const servers = await startListeners(config, deps)
+
+  const stop = async (signal: NodeJS.Signals) => {
+    logger.info('api.draining', { signal })
+    readiness.drain()
+    await Promise.all(servers.map((server) => drain(server, DRAIN_LIMIT_MS)))
+    hints.close()
+    await smsSender.stop()
+    clock.stop()
+    await database.close().catch(() => {})
+    logger.info('api.stopped', { signal })
+    process.exit(0)
+  }
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void stop(signal))
+}
+
+function readSettings(): Config {
+  try {
+    loadEnvFile()
+    return readConfig()
+  } catch (error) {
+    if (error instanceof ConfigError) fail(error.message)
+    throw error
+  }
+}
+
+async function reachDatabase(database: Database, clock: DatabaseClock, logger: Logger): Promise<void> {
+  try {
+    await clock.follow(database.readTimeMs, (jumpMs) => logger.warn('clock.jumped', { jumpMs }))
+    if (!(await schemaIsCurrent(database.knex))) fail('the database schema is not current: run make migrate')
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? (error as Error).name
+    fail(`the database can't be reached (${code}): start it, or set MYSQL_URL to the one to use`)
+  }
+}
+
+async function startListeners(config: Config, given: Omit<AppDeps, 'serves' | 'baseUrl'>): Promise<Server[]> {
+  let publicPort = config.port
+  const deps = { ...given, baseUrl: () => config.publicBaseUrl ?? urlOf(config.host, publicPort) }
+  const isSplit = config.operatorPort !== undefined
+  const publicServer = createHttpServer(await createApp({ ...deps, serves: { client: true, operator: !isSplit } }))
+  const servers = [publicServer]
+  if (config.operatorPort !== undefined) {
+    const operatorServer = createHttpServer(await createApp({ ...deps, serves: { client: false, operator: true } }))
+    const port = await bind(operatorServer, config.operatorPort, config.host, 'OPERATOR_PORT')
+    deps.logger.info('api.operator_listening', { host: config.host, port })
+    servers.push(operatorServer)
+  }
+  // Last, and the sign for whoever started us that everything serves.
+  publicPort = await bind(publicServer, config.port, config.host, 'PORT')
+  process.stdout.write(`listening ${publicPort}\n`)
+  deps.logger.info('api.listening', { host: config.host, port: publicPort, version: VERSION, pid: process.pid })
+  return servers
+}
+
+async function bind(server: Server, port: number, host: string, setting: string): Promise<number> {
+  try {
+    return await listen(server, port, host)
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code
+    const reason = code === 'EADDRINUSE' ? 'is taken' : `can't be used (${code})`
+    return fail(`port ${port} on ${host} ${reason}: set ${setting} to another one`)
+  }
+}
+
+function fail(sentence: string): never {
+  process.stderr.write(`${sentence}\n`)
+  process.exit(1)
+}
+
+await main()

@@ -1,0 +1,131 @@
+/**
+ * What the validator found, as sentences for the integrator's developer: which field, and what to change. Values are
+ * not repeated: they may be a patient's. Pure.
+ */
+import type { ErrorObject } from 'ajv'
+import { clipped, type FieldFault } from './errors.ts'
+
+/** Enough to mend a request, and no more than a screen of it. */
+const MAX_FAULTS = 20
+
+/** Faults of a combination (`anyOf`, `if`) that only say again what the faults inside it say. */
+const WRAPPERS = new Set(['if', 'anyOf', 'oneOf', 'allOf', 'not'])
+
+const TYPES: Record<string, string> = {
+  string: 'a string',
+  number: 'a number',
+  integer: 'a whole number',
+  boolean: 'true or false',
+  array: 'an array',
+  object: 'an object',
+  null: 'null',
+}
+
+const FORMATS: Record<string, string> = {
+  'iso-date-time': 'an existing date and time such as 2026-11-20T10:15:00+05:30',
+  'date-time': 'an existing date and time such as 2026-11-20T10:15:00Z',
+  date: 'an existing date such as 2026-11-20',
+  uri: 'an absolute URL',
+  email: 'an e-mail address',
+}
+
+/** A fault for each thing that is wrong, in the order in which the validator met them. */
+export function faultsOf(errors: ErrorObject[]): FieldFault[] {
+  const choices = errors.filter((error) => fieldsToChooseFrom(error).length > 0)
+  const isOfChoice = ({ schemaPath }: ErrorObject) =>
+    choices.some((choice) => schemaPath.startsWith(`${choice.schemaPath}/`))
+  const inner = errors.filter((error) => {
+    if (choices.includes(error)) return true
+    return !WRAPPERS.has(error.keyword) && !isSaidBetter(error, errors) && !isOfChoice(error)
+  })
+  const faults = new Map<string, FieldFault>()
+  for (const error of inner.length > 0 ? inner : errors) {
+    const field = fieldOf(error) || 'body'
+    const choice = fieldsToChooseFrom(error)
+    const message =
+      choice.length > 0 ? `must have an item in at least one of ${choice.join(', ')}` : complaint(error, field)
+    faults.set(`${field} ${message}`, { field, message })
+  }
+  return [...faults.values()].slice(0, MAX_FAULTS)
+}
+
+/** Of an `anyOf` that only asks for one of several fields: those fields, so that none of them is called required. */
+function fieldsToChooseFrom({ keyword, schema }: ErrorObject): string[] {
+  if (keyword !== 'anyOf' || !Array.isArray(schema)) return []
+  const fields = schema.map((branch: { required?: string[] }) =>
+    branch.required?.length === 1 ? branch.required[0] : '',
+  )
+  return fields.every(Boolean) ? (fields as string[]) : []
+}
+
+/** A format says in words what the pattern beside it says in signs. */
+function isSaidBetter(error: ErrorObject, errors: ErrorObject[]): boolean {
+  return (
+    error.keyword === 'pattern' &&
+    errors.some((other) => other.keyword === 'format' && other.instancePath === error.instancePath)
+  )
+}
+
+/** `/requestBody/tests/0/cost` is `tests.0.cost`, `/query/labID` is `labID`. */
+function fieldOf({ instancePath, keyword, params }: ErrorObject): string {
+  const path = instancePath
+    .split('/')
+    .slice(2)
+    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
+  if (keyword === 'required' || keyword === 'dependentRequired') path.push(String(params.missingProperty))
+  return path.map(clipped).join('.')
+}
+
+function complaint({ keyword, params, message, data }: ErrorObject, field: string): string {
+  switch (keyword) {
+    case 'required':
+      return 'is required'
+    case 'dependentRequired':
+      return `is required where ${params.property} is sent`
+    case 'type':
+      return `must be ${[params.type]
+        .flat()
+        .map((type: string) => TYPES[type] ?? type)
+        .join(' or ')}`
+    case 'enum':
+      return `must be one of ${params.allowedValues.join(', ')}${repeated(field, data)}`
+    case 'const':
+      return `must be ${JSON.stringify(params.allowedValue)}`
+    case 'pattern':
+      return patternComplaint(params.pattern)
+    case 'format':
+      return `must be ${FORMATS[params.format] ?? `a valid ${params.format}`}`
+    case 'minLength':
+      return params.limit === 1 ? 'must not be empty' : `must have at least ${params.limit} characters`
+    case 'maxLength':
+      return `must have at most ${params.limit} characters`
+    case 'minItems':
+      return params.limit === 1 ? 'must not be empty' : `must have at least ${params.limit} items`
+    case 'maxItems':
+      return `must have at most ${params.limit} items`
+    case 'minimum':
+      return `must be at least ${params.limit}`
+    case 'exclusiveMinimum':
+      return `must be more than ${params.limit}`
+    case 'maximum':
+      return `must be at most ${params.limit}`
+    case 'exclusiveMaximum':
+      return `must be less than ${params.limit}`
+    case 'multipleOf':
+      return 'must have at most two decimals'
+    default:
+      return message ?? 'does not fit the contract'
+  }
+}
+
+/** Names the value where it can't be a patient's: a misspelt event is easier found that way. */
+function repeated(field: string, value: unknown): string {
+  return typeof value === 'string' && /^(events\.\d+|protocol)$/.test(field) ? `, not ${clipped(value)}` : ''
+}
+
+/** `^[0-9]{10}$` is what the specification says in words. */
+function patternComplaint(pattern: string): string {
+  const digits = /^\^(?:\[0-9\]|\\d)\{(\d+)\}\$$/.exec(pattern)?.[1]
+  if (digits) return `must be exactly ${digits} digits, without symbols or spaces`
+  return pattern === '^https://' ? 'must begin with https://' : `must match ${pattern}`
+}
