@@ -1,0 +1,36 @@
+/**
+ * Accounts of the calls just made. Every call needs its account, and a read each would double the database's work: what
+ * was read less than a second ago serves again. A deleted account, or another mode, counts in every process after that.
+ */
+import type { Knex } from 'knex'
+import { findAccount, type Account } from '../accounts/accounts-repository.ts'
+import type { Clock } from '../clock.ts'
+
+const FRESH_MS = 1000
+const MAX_REMEMBERED = 10_000
+
+export class RecentAccounts {
+  readonly #knex: Knex
+  readonly #clock: Clock
+  readonly #remembered = new Map<string, { readAtMs: number; account: Promise<Account | undefined> }>()
+
+  constructor(knex: Knex, clock: Clock) {
+    this.#knex = knex
+    this.#clock = clock
+  }
+
+  /** @returns undefined when there is no such account */
+  async get(accountId: string): Promise<Account | undefined> {
+    const nowMs = this.#clock.nowMs()
+    const known = this.#remembered.get(accountId)
+    // A clock that was set back makes what we know look as if it came from the future: then it is read again.
+    if (known && nowMs - known.readAtMs < FRESH_MS && nowMs >= known.readAtMs) return known.account
+    const account = findAccount(this.#knex, accountId)
+    this.#remembered.delete(accountId)
+    if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.delete(this.#remembered.keys().next().value!)
+    this.#remembered.set(accountId, { readAtMs: nowMs, account })
+    // A failed read is forgotten, so that the next call tries again.
+    account.catch(() => this.#remembered.delete(accountId))
+    return account
+  }
+}

@@ -1,0 +1,29 @@
+/**
+ * What a refresh token that was presented means (decisions 1). Pure.
+ */
+/** A refresh token lives this long unless it is used. */
+export const REFRESH_TOKEN_TTL_MS = 30 * 24 * 3600 * 1000
+
+/**
+ * Two calls with one token within this time are a race of the integrator's own; later, someone holds a token that was
+ * already used.
+ */
+const ROTATION_RACE_MS = 10_000
+
+export interface StoredRefreshToken {
+  clientId: string
+  accountId: string
+  familyId: string
+  expiresAt: Date
+  rotatedAt: Date | null
+  familyRevokedAt: Date | null
+}
+
+/** `rotate`: good. `refuse`: 401 and nothing changes. `revoke`: 401, and the whole family ends. */
+export type RefreshVerdict = 'rotate' | 'refuse' | 'revoke'
+
+export function judgeRefresh(stored: StoredRefreshToken | undefined, clientId: string, now: Date): RefreshVerdict {
+  if (!stored || stored.clientId !== clientId || stored.familyRevokedAt) return 'refuse'
+  if (stored.rotatedAt) return now.getTime() - stored.rotatedAt.getTime() > ROTATION_RACE_MS ? 'revoke' : 'refuse'
+  return stored.expiresAt > now ? 'rotate' : 'refuse'
+}
