@@ -1,0 +1,101 @@
+/**
+ * How the lab keeps an account's CRM: telecallers, settings, and what staff are told of.
+ */
+import { findAccount } from '../accounts/accounts-repository.ts'
+import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
+import { notFound } from '../errors.ts'
+import { newId } from '../ids.ts'
+import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { getCrmSettings, updateCrmSettings } from './crm-settings-repository.ts'
+import { DEFAULT_CRM_SETTINGS } from './crm-settings-rules.ts'
+import { listNotifications } from './notifications-repository.ts'
+import { deactivateTelecaller, insertTelecaller, listTelecallers, type Telecaller } from './telecallers-repository.ts'
+
+const DEFAULT_PAGE = 50
+
+interface CrmKeepingHandlers {
+  createTelecaller: OperatorHandler<'createTelecaller'>
+  listTelecallers: OperatorHandler<'listTelecallers'>
+  deactivateTelecaller: OperatorHandler<'deactivateTelecaller'>
+  getCrmSettings: OperatorHandler<'getCrmSettings'>
+  setCrmSettings: OperatorHandler<'setCrmSettings'>
+  listStaffNotifications: OperatorHandler<'listStaffNotifications'>
+}
+
+export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeepingHandlers {
+  const { knex } = database
+  return {
+    async createTelecaller({ path, body, operator }) {
+      requireRole(operator, 'admin')
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const telecaller = {
+        id: newId(clock.nowMs()),
+        accountId: account.id,
+        name: body.name,
+        active: true,
+        createdAt: clock.now(),
+      }
+      await database.transaction((trx) => insertTelecaller(trx, telecaller))
+      return { status: 201, body: toTelecallerRow(telecaller) }
+    },
+
+    async listTelecallers({ path, operator }) {
+      requireRole(operator, 'admin')
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const telecallers = await listTelecallers(knex, account.id)
+      return { status: 200, body: { telecallers: telecallers.map(toTelecallerRow) } }
+    },
+
+    async deactivateTelecaller({ path, operator }) {
+      requireRole(operator, 'admin')
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const telecaller = await database.transaction((trx) => deactivateTelecaller(trx, account.id, path.telecallerId))
+      if (!telecaller) throw notFound('telecaller not found')
+      return { status: 200, body: toTelecallerRow(telecaller) }
+    },
+
+    async getCrmSettings({ path, operator }) {
+      requireRole(operator, 'admin')
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      return { status: 200, body: await getCrmSettings(knex, account.id) }
+    },
+
+    async setCrmSettings({ path, body, operator }) {
+      requireRole(operator, 'admin')
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const settings = {
+        assignStrategy: body.assignStrategy ?? DEFAULT_CRM_SETTINGS.assignStrategy,
+        customFields: [...new Set(body.customFields ?? DEFAULT_CRM_SETTINGS.customFields)],
+        paymentGateways: [...new Set(body.paymentGateways ?? DEFAULT_CRM_SETTINGS.paymentGateways)],
+      }
+      await updateCrmSettings(knex, account.id, settings, clock.now())
+      return { status: 200, body: settings }
+    },
+
+    /** For every role: there is nothing in it but ids. */
+    async listStaffNotifications({ path, query, operator }) {
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const limit = Number(query.limit ?? DEFAULT_PAGE)
+      // One more than is shown tells whether there is a further page.
+      const rows = await listNotifications(knex, account.id, query.cursor, limit + 1)
+      const shown = rows.slice(0, limit)
+      return {
+        status: 200,
+        body: {
+          notifications: shown.map(({ id, kind, labId, entryId, createdAt }) => ({
+            notificationId: id,
+            kind,
+            labID: labId,
+            leadId: entryId,
+            createdAt: createdAt.toISOString(),
+          })),
+          ...(rows.length > limit ? { nextCursor: shown.at(-1)!.id } : {}),
+        },
+      }
+    },
+  }
+}
+
+function toTelecallerRow({ id, createdAt, ...rest }: Telecaller) {
+  return { telecallerId: id, ...rest, createdAt: createdAt.toISOString() }
+}

@@ -1,0 +1,51 @@
+/**
+ * What staff are told of. No webhook events: these are rows that staff list.
+ */
+import type { Knex } from 'knex'
+import type { Statement } from '../../db/batch.ts'
+import { isIdShaped } from '../ids.ts'
+
+export type NotificationKind = 'NEW_LEAD' | 'BOOKING_CONFIRMED'
+
+export interface StaffNotification {
+  id: string
+  accountId: string
+  labId: string
+  kind: NotificationKind
+  entryId: string
+  createdAt: Date
+}
+
+/** Belongs in the transaction of the entry, so that neither is there without the other. */
+export function insertNotificationStatement(notification: StaffNotification): Statement {
+  const { id, accountId, labId, kind, entryId, createdAt } = notification
+  return {
+    sql: 'INSERT INTO staff_notifications (id, account_id, lab_id, kind, entry_id, created_at) VALUES (?, ?, ?, ?, ?, ?)',
+    values: [id, accountId, labId, kind, entryId, createdAt],
+  }
+}
+
+/**
+ * The newest first.
+ * @param before the id of the last one seen; undefined: from the newest
+ */
+export async function listNotifications(
+  knex: Knex,
+  accountId: string,
+  before: string | undefined,
+  limit: number,
+): Promise<StaffNotification[]> {
+  const query = knex('staff_notifications').where({ account_id: accountId }).orderBy('id', 'desc').limit(limit)
+  if (before !== undefined) {
+    if (!isIdShaped(before)) return []
+    query.where('id', '<', before)
+  }
+  return (await query).map((row) => ({
+    id: row.id,
+    accountId: row.account_id,
+    labId: row.lab_id,
+    kind: row.kind,
+    entryId: row.entry_id,
+    createdAt: row.created_at,
+  }))
+}

@@ -1,0 +1,85 @@
+import type { Knex } from 'knex'
+import type { Statement } from '../../db/batch.ts'
+import { isIdShaped } from '../ids.ts'
+
+export interface Telecaller {
+  id: string
+  accountId: string
+  name: string
+  active: boolean
+  createdAt: Date
+}
+
+/** With the account's row of turns, which automatic assignments lock, where it is the first telecaller. */
+export async function insertTelecaller(trx: Knex.Transaction, telecaller: Telecaller): Promise<void> {
+  await trx('telecallers').insert({
+    id: telecaller.id,
+    account_id: telecaller.accountId,
+    name: telecaller.name,
+    active: telecaller.active,
+    created_at: telecaller.createdAt,
+  })
+  await trx('telecaller_turns').insert({ account_id: telecaller.accountId }).onConflict().ignore()
+}
+
+/** Active or not, the oldest first. */
+export async function listTelecallers(knex: Knex, accountId: string): Promise<Telecaller[]> {
+  return (await knex('telecallers').where({ account_id: accountId }).orderBy('id')).map(toTelecaller)
+}
+
+/**
+ * Waits for assignments under way, so that none is made after this has answered.
+ * @returns undefined when the account has no such telecaller
+ */
+export async function deactivateTelecaller(
+  trx: Knex.Transaction,
+  accountId: string,
+  telecallerId: string,
+): Promise<Telecaller | undefined> {
+  if (!isIdShaped(telecallerId)) return undefined
+  await trx('telecaller_turns').where({ account_id: accountId }).forUpdate().first()
+  await trx('telecallers').where({ account_id: accountId, id: telecallerId }).update({ active: false })
+  const row = await trx('telecallers').where({ account_id: accountId, id: telecallerId }).first()
+  return row && toTelecaller(row)
+}
+
+/**
+ * Locks the account's turns and reads who is there. The lock comes first: what is read after it holds every assignment that
+ * was committed before, on READ COMMITTED, and the next one waits until this one is committed or given up. An account
+ * without telecallers has no row, and nobody waits.
+ */
+export function lockTurnsStatement(accountId: string): Statement {
+  return {
+    sql: 'SELECT last_telecaller_id FROM telecaller_turns WHERE account_id = ? FOR UPDATE',
+    values: [accountId],
+  }
+}
+
+/** Belongs after `lockTurnsStatement`, in the same transaction. */
+export function listCandidatesStatement(accountId: string): Statement {
+  return {
+    sql: `SELECT t.id, IF(s.assign_strategy = 'least_open', (
+          SELECT COUNT(*) FROM entries e WHERE e.account_id = t.account_id AND e.assigned_to = t.id AND e.phase = 'lead'
+        ), 0) AS open_leads
+      FROM telecallers t LEFT JOIN crm_settings s ON s.account_id = t.account_id
+      WHERE t.account_id = ? AND t.active ORDER BY t.id`,
+    values: [accountId],
+  }
+}
+
+export function updateTurnStatement(accountId: string, telecallerId: string): Statement {
+  return {
+    sql: 'UPDATE telecaller_turns SET last_telecaller_id = ? WHERE account_id = ?',
+    values: [telecallerId, accountId],
+  }
+}
+
+function toTelecaller(row: Record<string, unknown>): Telecaller {
+  return {
+    id: row.id as string,
+    accountId: row.account_id as string,
+    name: row.name as string,
+    active: Boolean(row.active),
+    createdAt: row.created_at as Date,
+  }
+}
