@@ -1,0 +1,118 @@
+import type { Knex } from 'knex'
+import { hashSecret, newSecret, seal, unseal } from '../crypto.ts'
+import { newId } from '../ids.ts'
+import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import {
+  claimOtpContact,
+  findOtpCode,
+  findOtpToken,
+  insertOtpCode,
+  insertOtpToken,
+  listOtpCodes,
+  lockOtpContact,
+  recordOtpTry,
+  recordOtpUsed,
+  updateOtpContact,
+} from './otp-repository.ts'
+import {
+  afterFailure,
+  CODE_TTL_MS,
+  codeHash,
+  contactHash,
+  contactSealName,
+  invalidOtp,
+  judgeOtpRequest,
+  judgeOtpTry,
+  LONGEST_LIMIT_MS,
+  newCode,
+  smsText,
+  type OtpContact,
+} from './otp-rules.ts'
+import { isPatientContact } from './patients-repository.ts'
+import type { PatientClaims } from './patient-token.ts'
+import { insertSms } from './sms-repository.ts'
+import { sealSms } from './sms-sender.ts'
+
+interface LoginHandlers {
+  requestLoginOtp: AccountHandler<'requestLoginOtp'>
+  verifyLoginOtp: AccountHandler<'verifyLoginOtp'>
+}
+
+export function loginHandlers({ database, clock, keys, smsSender, patientTokens }: HandlerDeps): LoginHandlers {
+  /** Code, SMS and contact in one transaction: a code that was sent is known, and one that is known is sent. */
+  async function insertCode(trx: Knex.Transaction, contact: OtpContact, isPatient: boolean, now: Date) {
+    const code = newCode()
+    const codeId = newId(now.getTime())
+    const smsId = newId(now.getTime())
+    const expiresAt = new Date(now.getTime() + CODE_TTL_MS)
+    const to = unseal(keys, contact.contactSealed, contactSealName(contact.hash)).toString('utf8')
+    // Sealed for nobody, too: a number that no patient has takes the same work, and gets no SMS.
+    const content = sealSms(keys, smsId, to, smsText(code))
+    await insertOtpCode(trx, contact.hash, {
+      id: codeId,
+      codeHash: codeHash(keys, codeId, code),
+      tries: 0,
+      sentAt: now,
+      expiresAt,
+      usedAt: null,
+    })
+    await insertSms(trx, {
+      id: smsId,
+      accountId: contact.accountId,
+      content: isPatient ? content : null,
+      createdAt: now,
+      expiresAt,
+    })
+    await updateOtpContact(trx, contact.accountId, contact.hash, { codeId })
+    return { codeId, smsId }
+  }
+
+  return {
+    async requestLoginOtp({ account, body }) {
+      const hash = contactHash(keys, account.id, body.contact)
+      const contactSealed = seal(keys, Buffer.from(body.contact, 'utf8'), contactSealName(hash))
+      const otpToken = newSecret()
+      const smsId = await database.transaction(async (trx) => {
+        const now = clock.now()
+        const contact = await claimOtpContact(trx, { hash, accountId: account.id, contactSealed }, now)
+        const isPatient = await isPatientContact(trx, account.id, body.contact)
+        const codes = await listOtpCodes(trx, contact, new Date(now.getTime() - LONGEST_LIMIT_MS))
+        const alive = codes.find(({ id }) => id === contact.codeId)
+        const sentAt = codes.map((code) => code.sentAt)
+        const verdict = judgeOtpRequest(contact, alive, sentAt, now)
+        const made = verdict === 'send' ? await insertCode(trx, contact, isPatient, now) : undefined
+        const codeId = made?.codeId ?? alive!.id
+        await insertOtpToken(trx, { tokenHash: hashSecret(otpToken), contactHash: hash, codeId, createdAt: now })
+        return made?.smsId
+      })
+      if (smsId !== undefined) smsSender.sendSoon(smsId)
+      return { status: 200, body: { otpToken } }
+    },
+
+    async verifyLoginOtp({ account, body }) {
+      const tokenHash = hashSecret(body.otpToken)
+      // A wrong try is counted and committed before anything is thrown: it must outlive its own 401.
+      const claims = await database.transaction(async (trx): Promise<PatientClaims | undefined> => {
+        const token = await findOtpToken(trx, tokenHash)
+        // Another account's contact is not found under this account, so that its token is as unknown as any.
+        const contact = token && (await lockOtpContact(trx, account.id, token.contactHash))
+        const code = contact && (await findOtpCode(trx, contact.hash, token.codeId))
+        if (!contact || !code) return undefined
+        const now = clock.now()
+        const verdict = judgeOtpTry(contact, code, codeHash(keys, code.id, body.otp), now)
+        if (verdict === 'dead') return undefined
+        if (verdict === 'wrong') {
+          await recordOtpTry(trx, code)
+          await updateOtpContact(trx, account.id, contact.hash, afterFailure(contact, now))
+          return undefined
+        }
+        const loginEpoch = contact.loginEpoch + 1
+        await recordOtpUsed(trx, code, now)
+        await updateOtpContact(trx, account.id, contact.hash, { failuresInRow: 0, lockedUntil: null, loginEpoch })
+        return { accountId: account.id, contactHash: contact.hash, loginEpoch }
+      })
+      if (!claims) throw invalidOtp()
+      return { status: 200, body: { patientToken: await patientTokens.issue(claims) } }
+    },
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * One-time passwords: when one is sent, when one serves, and when a contact is locked (decisions 8). Pure but for the random
+ * digits.
+ */
+import { randomInt } from 'node:crypto'
+import { equalInConstantTime, hmacSha256, type Keys } from '../crypto.ts'
+import { DomainError, unauthorized } from '../errors.ts'
+
+const DIGITS = 6
+export const CODE_TTL_MS = 5 * 60_000
+/** Tries of one code. */
+const MAX_TRIES = 5
+/** A request this soon after an unused code is about that same code. */
+const REPEAT_MS = 30_000
+/** [how many codes may be sent, in which time] */
+const SEND_LIMITS: [number, number][] = [
+  [5, 10 * 60_000],
+  [10, 24 * 3600_000],
+]
+/** How far back sent codes count. */
+export const LONGEST_LIMIT_MS = 24 * 3600_000
+/** Wrong tries in a row, over all codes (NIST SP 800-63B: a new code must not reset the count). */
+const MAX_FAILURES_IN_ROW = 20
+const LOCK_MS = 24 * 3600_000
+
+export interface OtpContact {
+  hash: Buffer
+  accountId: string
+  contactSealed: Buffer
+  /** The one code that is alive. */
+  codeId: string | null
+  failuresInRow: number
+  lockedUntil: Date | null
+  /** Raised by each login: a patient token carries the one that it was issued under. */
+  loginEpoch: number
+}
+
+export interface OtpCode {
+  id: string
+  codeHash: Buffer
+  tries: number
+  sentAt: Date
+  expiresAt: Date
+  usedAt: Date | null
+}
+
+/** Finds a contact's row without its number. Keyed: ten digits are soon tried out against a plain hash. */
+export function contactHash(keys: Keys, accountId: string, contact: string): Buffer {
+  return hmacSha256(keys.otp, `contact:${accountId}:${contact}`)
+}
+
+/** What the encrypted number is bound to. */
+export function contactSealName(hash: Buffer): string {
+  return `otp-contact:${hash.toString('hex')}`
+}
+
+export function newCode(): string {
+  return String(randomInt(10 ** DIGITS)).padStart(DIGITS, '0')
+}
+
+/** Bound to the code's own row: the same digits in another row have another hash. */
+export function codeHash(keys: Keys, codeId: string, code: string): Buffer {
+  return hmacSha256(keys.otp, `code:${codeId}:${code}`)
+}
+
+export function smsText(code: string): string {
+  return `${code} is your login code. It serves once and for 5 minutes. Do not share it with anybody.`
+}
+
+/** `repeat`: another token for the code that is alive, no SMS. `send`: a new code. */
+export type RequestVerdict = 'repeat' | 'send'
+
+/**
+ * @param alive the contact's last code
+ * @param sentAt when codes were sent in the last day
+ * @throws 429 while the contact is locked or too many were sent
+ */
+export function judgeOtpRequest(
+  contact: OtpContact,
+  alive: OtpCode | undefined,
+  sentAt: Date[],
+  now: Date,
+): RequestVerdict {
+  requireUnlocked(contact, now)
+  if (alive && !alive.usedAt && now.getTime() - alive.sentAt.getTime() < REPEAT_MS) return 'repeat'
+  const newestFirst = sentAt.map((time) => time.getTime()).toSorted((a, b) => b - a)
+  // Each limit is free again when the one that fills it has left its time.
+  const freeAtMs = SEND_LIMITS.map(([count, windowMs]) => (newestFirst[count - 1] ?? -Infinity) + windowMs)
+  const waitMs = Math.max(...freeAtMs) - now.getTime()
+  if (waitMs > 0) throw otpLimited(waitMs)
+  return 'send'
+}
+
+/** `right`: logged in. `wrong`: a try of the code is gone. `dead`: it serves no more, whatever the digits. */
+export type TryVerdict = 'right' | 'wrong' | 'dead'
+
+/**
+ * @param code what the token stands for
+ * @throws 429 while the contact is locked, also for the right digits
+ */
+export function judgeOtpTry(contact: OtpContact, code: OtpCode, sentHash: Buffer, now: Date): TryVerdict {
+  requireUnlocked(contact, now)
+  const fits = equalInConstantTime(code.codeHash, sentHash)
+  const isAlive = contact.codeId === code.id && !code.usedAt && code.expiresAt > now && code.tries < MAX_TRIES
+  if (!isAlive) return 'dead'
+  return fits ? 'right' : 'wrong'
+}
+
+/** The contact after one more wrong try. Only a login sets the count back, so that after a lock one try is left a day. */
+export function afterFailure(contact: OtpContact, now: Date): Pick<OtpContact, 'failuresInRow' | 'lockedUntil'> {
+  const failuresInRow = contact.failuresInRow + 1
+  const isOver = failuresInRow >= MAX_FAILURES_IN_ROW
+  return { failuresInRow, lockedUntil: isOver ? new Date(now.getTime() + LOCK_MS) : null }
+}
+
+function requireUnlocked({ lockedUntil }: OtpContact, now: Date): void {
+  if (lockedUntil && lockedUntil > now) throw otpLimited(lockedUntil.getTime() - now.getTime())
+}
+
+function otpLimited(waitMs: number): DomainError {
+  return new DomainError('too_many_requests', 'otp_limited', 'too many attempts for this contact', {
+    retryAfterSeconds: waitMs / 1000,
+  })
+}
+
+/** One answer for wrong, used, expired and unknown. */
+export function invalidOtp(): DomainError {
+  return unauthorized('invalid OTP', 'invalid_otp')
+}

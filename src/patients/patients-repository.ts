@@ -1,0 +1,40 @@
+import type { Knex } from 'knex'
+import { isIdShaped } from '../ids.ts'
+
+export interface Patient {
+  id: string
+  accountId: string
+  /** 10 digits. Several patients can share one. */
+  contact: string
+  name: string
+  createdAt: Date
+}
+
+export async function insertPatient(knex: Knex, patient: Patient): Promise<void> {
+  await knex('patients').insert({
+    id: patient.id,
+    account_id: patient.accountId,
+    contact: patient.contact,
+    name: patient.name,
+    created_at: patient.createdAt,
+  })
+}
+
+export async function findPatient(knex: Knex, accountId: string, patientId: string): Promise<Patient | undefined> {
+  if (!isIdShaped(patientId)) return undefined
+  const row = await knex('patients').where({ account_id: accountId, id: patientId }).first()
+  return (
+    row && {
+      id: row.id,
+      accountId: row.account_id,
+      contact: row.contact,
+      name: row.name,
+      createdAt: row.created_at,
+    }
+  )
+}
+
+/** Whether any patient of the account has the contact. */
+export async function isPatientContact(knex: Knex, accountId: string, contact: string): Promise<boolean> {
+  return (await knex('patients').where({ account_id: accountId, contact }).first('id')) !== undefined
+}

@@ -1,0 +1,78 @@
+/**
+ * Rows of `sms_messages`. A message is a row in the transaction that made it due, and is handed over after it.
+ */
+import type { Knex } from 'knex'
+
+export interface Sms {
+  id: string
+  /** Recipient and text, encrypted. */
+  content: Buffer
+  tries: number
+  dueAt: Date
+  /** From then on nobody wants it any more. */
+  expiresAt: Date
+}
+
+/**
+ * @param sms content null: nobody is to get it. The row is written all the same, so that a request takes as long for a number
+ * that no patient has
+ */
+export async function insertSms(
+  trx: Knex.Transaction,
+  sms: { id: string; accountId: string; content: Buffer | null; createdAt: Date; expiresAt: Date },
+): Promise<void> {
+  await trx('sms_messages').insert({
+    id: sms.id,
+    account_id: sms.accountId,
+    content: sms.content,
+    created_at: sms.createdAt,
+    expires_at: sms.expiresAt,
+    due_at: sms.content === null ? null : sms.createdAt,
+  })
+}
+
+export async function findDueSms(knex: Knex, smsId: string, now: Date): Promise<Sms | undefined> {
+  const row = await knex('sms_messages').where({ id: smsId }).where('due_at', '<=', now).first()
+  return row && toSms(row)
+}
+
+/** Messages that wait and are due, the oldest first. */
+export async function listDueSms(knex: Knex, now: Date, limit: number): Promise<Sms[]> {
+  const rows = await knex('sms_messages')
+    .where('due_at', '<=', now)
+    .where('expires_at', '>', now)
+    .orderBy(['due_at', 'id'])
+    .limit(limit)
+  return rows.map(toSms)
+}
+
+/** Takes a message for one try by moving its next one: of several processes one wins. */
+export async function claimSms(knex: Knex, sms: Sms, nextTryAt: Date): Promise<boolean> {
+  const changed = await knex('sms_messages')
+    .where({ id: sms.id, due_at: sms.dueAt, tries: sms.tries })
+    .update({ due_at: nextTryAt, tries: sms.tries + 1 })
+  return changed === 1
+}
+
+/** Its content is of no more use to anybody but a thief. */
+export async function recordSmsSent(knex: Knex, smsId: string, now: Date): Promise<void> {
+  await knex('sms_messages').where({ id: smsId }).update({ content: null, due_at: null, sent_at: now })
+}
+
+/** Messages whose code has expired are given up, and their content goes. @returns how many */
+export async function recordSmsExpired(knex: Knex, now: Date): Promise<number> {
+  return knex('sms_messages')
+    .whereNotNull('due_at')
+    .where('expires_at', '<=', now)
+    .update({ content: null, due_at: null })
+}
+
+function toSms(row: Record<string, unknown>): Sms {
+  return {
+    id: row.id as string,
+    content: row.content as Buffer,
+    tries: row.tries as number,
+    dueAt: row.due_at as Date,
+    expiresAt: row.expires_at as Date,
+  }
+}

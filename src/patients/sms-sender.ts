@@ -1,0 +1,98 @@
+/**
+ * Sends text messages right after the commit that made them, and again while their code lives. The row decides: a process
+ * that is killed before it could mark a message leaves it to whoever finds it, under the same Idempotency-Key.
+ */
+import type { Knex } from 'knex'
+import type { Clock } from '../clock.ts'
+import { seal, unseal, type Keys } from '../crypto.ts'
+import { errorFields, type Logger } from '../logger.ts'
+import type { SmsGateway } from './sms-gateway.ts'
+import { claimSms, findDueSms, listDueSms, recordSmsExpired, recordSmsSent, type Sms } from './sms-repository.ts'
+
+/** Longer than a try takes, so that two processes never send one message at the same time. */
+const RETRY_MS = 10_000
+const LOOK_EVERY_MS = 5000
+const MESSAGES_AT_A_TIME = 20
+
+export interface SmsSenderDeps {
+  knex: Knex
+  clock: Clock
+  keys: Keys
+  logger: Logger
+  gateway: SmsGateway
+}
+
+/** Recipient and text as they are stored. */
+export function sealSms(keys: Keys, smsId: string, to: string, text: string): Buffer {
+  return seal(keys, Buffer.from(JSON.stringify({ to, text }), 'utf8'), `sms:${smsId}`)
+}
+
+export class SmsSender {
+  readonly #deps: SmsSenderDeps
+  readonly #underWay = new Set<Promise<void>>()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(deps: SmsSenderDeps) {
+    this.#deps = deps
+  }
+
+  /** Looks for messages that another try, or another process, has left. */
+  start(): void {
+    let isLooking = false
+    this.#timer = setInterval(() => {
+      // A gateway that hangs makes one round long: the next waits for it.
+      if (isLooking) return
+      isLooking = true
+      this.#run(this.sendDue().finally(() => (isLooking = false)))
+    }, LOOK_EVERY_MS)
+    this.#timer.unref()
+  }
+
+  /** Sends one message soon, after the answer of the call that made it. Never throws: what fails is tried again later. */
+  sendSoon(smsId: string): void {
+    this.#run(new Promise((resolve) => setImmediate(resolve)).then(() => this.#sendOne(smsId)))
+  }
+
+  /** Everything that is due, and an end to what has expired. */
+  async sendDue(): Promise<void> {
+    const { knex, clock } = this.#deps
+    await recordSmsExpired(knex, clock.now())
+    for (const sms of await listDueSms(knex, clock.now(), MESSAGES_AT_A_TIME)) await this.#send(sms)
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async settle(): Promise<void> {
+    await Promise.all(this.#underWay)
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.settle()
+  }
+
+  #run(work: Promise<void>): void {
+    const guarded = work
+      .catch((error) => this.#deps.logger.warn('sms.delayed', errorFields(error)))
+      .finally(() => this.#underWay.delete(guarded))
+    this.#underWay.add(guarded)
+  }
+
+  async #sendOne(smsId: string): Promise<void> {
+    const sms = await findDueSms(this.#deps.knex, smsId, this.#deps.clock.now())
+    if (sms) await this.#send(sms)
+  }
+
+  async #send(sms: Sms): Promise<void> {
+    const { knex, clock, keys, gateway, logger } = this.#deps
+    if (!(await claimSms(knex, sms, new Date(clock.nowMs() + RETRY_MS)))) return
+    try {
+      const { to, text } = JSON.parse(unseal(keys, sms.content, `sms:${sms.id}`).toString('utf8'))
+      await gateway.send({ id: sms.id, to, text })
+    } catch (error) {
+      logger.warn('sms.not_taken', { ...errorFields(error), attempt: sms.tries + 1 })
+      return
+    }
+    await recordSmsSent(knex, sms.id, clock.now())
+    logger.info('sms.sent', { attempt: sms.tries + 1 })
+  }
+}
