@@ -1,0 +1,70 @@
+/**
+ * Rows of idempotency keys. A row is written by the transaction that does what the request asks for and is seen by others
+ * only with its answer, so that neither is ever there without the other.
+ */
+import type { Knex } from 'knex'
+import type { Send, Statement } from '../../db/batch.ts'
+import { isLockWaitTimeout } from '../../db/connection.ts'
+import { inProgress, type KeyScope } from './idempotency-rules.ts'
+
+export interface KeyRow {
+  bodyHash: Buffer
+  answerSealed: Buffer
+  createdAt: Date
+}
+
+export async function findKey(knex: Knex, { accountId, operation, keyHash }: KeyScope): Promise<KeyRow | undefined> {
+  const row = await knex('idempotency_keys').where({ account_id: accountId, operation, key_hash: keyHash }).first()
+  return row && toKeyRow(row)
+}
+
+/**
+ * Locks the key's row until the transaction ends, made where it is missing. The insert that changes nothing takes the row's
+ * exclusive lock at once: of several requests the first goes on, and each other one waits for its end. If that was a rollback,
+ * the next goes on in its place.
+ * @returns the row of an earlier request; undefined: this one is the first
+ * @throws DecidedByKey with 409 when the one before still runs after `innodb_lock_wait_timeout`. Only this statement can wait
+ *   for the key: any other lock wait is told apart by where it happens, and run again.
+ */
+export async function claimKey(
+  send: Send,
+  { accountId, operation, keyHash }: KeyScope,
+  bodyHash: Buffer,
+  now: Date,
+): Promise<KeyRow | undefined> {
+  try {
+    const [, rows] = await send([
+      {
+        sql: `INSERT INTO idempotency_keys (account_id, operation, key_hash, body_hash, created_at) VALUES (?, ?, ?, ?, ?)
+          ON DUPLICATE KEY UPDATE account_id = account_id`,
+        values: [accountId, operation, keyHash, bodyHash, now],
+      },
+      {
+        sql: `SELECT body_hash, answer, created_at FROM idempotency_keys
+          WHERE account_id = ? AND operation = ? AND key_hash = ?`,
+        values: [accountId, operation, keyHash],
+      },
+    ])
+    const row = rows![0]!
+    return row.answer === null ? undefined : toKeyRow(row)
+  } catch (error) {
+    if (isLockWaitTimeout(error)) throw inProgress()
+    throw error
+  }
+}
+
+/** Under the row's lock. All of it, because the row may be an expired one. */
+export function updateKeyStatement(
+  { accountId, operation, keyHash }: KeyScope,
+  { status, ...row }: KeyRow & { status: number },
+): Statement {
+  return {
+    sql: `UPDATE idempotency_keys SET body_hash = ?, status = ?, answer = ?, created_at = ?
+      WHERE account_id = ? AND operation = ? AND key_hash = ?`,
+    values: [row.bodyHash, status, row.answerSealed, row.createdAt, accountId, operation, keyHash],
+  }
+}
+
+function toKeyRow(row: Record<string, any>): KeyRow {
+  return { bodyHash: row.body_hash, answerSealed: row.answer, createdAt: row.created_at }
+}

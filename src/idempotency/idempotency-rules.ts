@@ -1,0 +1,111 @@
+/**
+ * What an `Idempotency-Key` is, which answers are kept for it, and what a repeat of the request is told (decisions 9). Pure.
+ */
+import { createHash } from 'node:crypto'
+import type { Reply } from '../api.ts'
+import { toErrorResponse } from '../error-response.ts'
+import { badRequest, conflict, DomainError, type ErrorExtras, type ErrorKind } from '../errors.ts'
+
+/** Those whose handlers claim the key and record the answer in their own transaction. */
+const IDEMPOTENT_OPERATIONS = new Set(['subscribeWebhook', 'createEntry', 'createPreBooking'])
+
+const KEPT_MS = 24 * 60 * 60 * 1000
+
+/** The first request has 4 s for the database and mostly needs a few milliseconds. */
+const RETRY_AFTER_SECONDS = 1
+
+/** What a key stands for: one account's request to one operation. */
+export interface KeyScope {
+  accountId: string
+  operation: string
+  keyHash: Buffer
+}
+
+/** A first answer: what the handler replied, or the error that it refused with. */
+export type FirstAnswer =
+  { reply: Reply } | { refusal: { kind: ErrorKind; code: string; details: string; extras: ErrorExtras } }
+
+export function isIdempotentOperation(operationId: string): boolean {
+  return IDEMPOTENT_OPERATIONS.has(operationId)
+}
+
+/** @throws 400 for anything but 1 to 255 visible ASCII characters; two headers arrive as one with a space */
+export function requireSoundKey(key: string): void {
+  if (/^[\x21-\x7e]{1,255}$/.test(key)) return
+  const fault = 'must be 1 to 255 visible characters, without spaces'
+  throw badRequest(`Idempotency-Key ${fault}`, 'invalid_request', 'Idempotency-Key', fault)
+}
+
+/** The same for the same JSON, however its fields are ordered and spaced: clients serialise a retry anew. */
+export function hashBody(body: unknown): Buffer {
+  return createHash('sha256').update(canonicalJson(body), 'utf8').digest()
+}
+
+function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_, item: unknown) => {
+    if (typeof item !== 'object' || item === null || Array.isArray(item)) return item
+    return Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
+  })
+}
+
+/** A key that is as old as this or older counts as never seen. */
+export function isExpired(createdAt: Date, now: Date): boolean {
+  return now.getTime() - createdAt.getTime() >= KEPT_MS
+}
+
+export function statusOf(answer: FirstAnswer): number {
+  return 'reply' in answer ? answer.reply.status : toErrorResponse(toError(answer.refusal), '').status
+}
+
+/** Undefined for what says nothing of the request itself: 401, 429 and everything of ours (5xx). */
+export function refusalToKeep(error: unknown): FirstAnswer | undefined {
+  if (!(error instanceof DomainError)) return undefined
+  const { kind, code, message: details, extras } = error
+  const answer = { refusal: { kind, code, details, extras } }
+  const status = statusOf(answer)
+  return status === 401 || status === 429 || status >= 500 ? undefined : answer
+}
+
+/** Thrown where the key decides the answer: whatever the transaction has done so far is rolled back. */
+export class DecidedByKey extends Error {
+  readonly answer: Reply | DomainError
+
+  constructor(answer: Reply | DomainError) {
+    super('the Idempotency-Key decides the answer')
+    this.answer = answer
+  }
+}
+
+export function replayed(first: FirstAnswer): DecidedByKey {
+  const answer = 'reply' in first ? first.reply : toError(first.refusal)
+  const mark = { 'Idempotent-Replayed': 'true' }
+  if (!(answer instanceof DomainError)) {
+    return new DecidedByKey({ ...answer, headers: { ...answer.headers, ...mark } })
+  }
+  const { kind, code, message, extras } = answer
+  return new DecidedByKey(new DomainError(kind, code, message, { ...extras, headers: { ...extras.headers, ...mark } }))
+}
+
+export function mismatch(): DecidedByKey {
+  const details = 'this Idempotency-Key was used with another body'
+  return new DecidedByKey(new DomainError('unprocessable', 'idempotency_mismatch', details))
+}
+
+export function inProgress(): DecidedByKey {
+  const details = 'a request with this Idempotency-Key is still running'
+  return new DecidedByKey(conflict(details, 'idempotency_in_progress', { retryAfterSeconds: RETRY_AFTER_SECONDS }))
+}
+
+function toError({
+  kind,
+  code,
+  details,
+  extras,
+}: {
+  kind: ErrorKind
+  code: string
+  details: string
+  extras: ErrorExtras
+}) {
+  return new DomainError(kind, code, details, extras)
+}

@@ -1,0 +1,129 @@
+/**
+ * One request with an `Idempotency-Key`, from the look at what is known of its key to the answer that is kept for it.
+ */
+import { sendThrough, type Send, type Statement } from '../../db/batch.ts'
+import type { Database } from '../../db/connection.ts'
+import type { Account } from '../accounts/accounts-repository.ts'
+import type { Reply } from '../api.ts'
+import type { Clock } from '../clock.ts'
+import { hashValue, seal, unseal, type Keys } from '../crypto.ts'
+import { DomainError } from '../errors.ts'
+import { claimKey, findKey, updateKeyStatement, type KeyRow } from './idempotency-keys-repository.ts'
+import {
+  DecidedByKey,
+  hashBody,
+  isExpired,
+  isIdempotentOperation,
+  mismatch,
+  refusalToKeep,
+  replayed,
+  requireSoundKey,
+  statusOf,
+  type FirstAnswer,
+  type KeyScope,
+} from './idempotency-rules.ts'
+
+/** What a handler makes of its transaction: first `claim`, last `record`. Without a key both are nothing. */
+export interface Idempotency {
+  /** @throws DecidedByKey where the request was made before, or is being made */
+  claim(send: Send): Promise<void>
+  /** Keeps the answer; to be committed with what it tells of. */
+  record(reply: Reply): Statement[]
+}
+
+/** The same, as the API sees it around a handler. */
+export interface RequestIdempotency extends Idempotency {
+  /**
+   * Answers a repeat without asking the handler, so that it gets its answer even where the request would be refused by now.
+   * @throws DecidedByKey
+   */
+  lookUp(): Promise<void>
+  /**
+   * The answer to a request that threw.
+   * @throws what it threw, or the error that the key decided for
+   */
+  settle(error: unknown): Promise<Reply>
+}
+
+export type IdempotencyOf = (
+  operationId: string,
+  security: Record<string, unknown>,
+  key: string | undefined,
+  body: unknown,
+) => RequestIdempotency
+
+export const WITHOUT_KEY: RequestIdempotency = {
+  claim: async () => {},
+  record: () => [],
+  lookUp: async () => {},
+  settle: async (error) => {
+    throw error
+  },
+}
+
+interface IdempotencyDeps {
+  database: Database
+  clock: Clock
+  keys: Keys
+}
+
+/** @returns a function that throws 400 for a key that is none */
+export function createIdempotency(deps: IdempotencyDeps): IdempotencyOf {
+  return (operationId, security, key, body) => {
+    if (key === undefined || !isIdempotentOperation(operationId)) return WITHOUT_KEY
+    requireSoundKey(key)
+    const { id: accountId } = security.integrator as Account
+    return createForKey(deps, { accountId, operation: operationId, keyHash: hashValue(key) }, hashBody(body))
+  }
+}
+
+function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScope, bodyHash: Buffer) {
+  const boundTo = `${scope.accountId}:${scope.operation}:${scope.keyHash.toString('hex')}`
+
+  function decide(row: KeyRow | undefined): void {
+    if (!row || isExpired(row.createdAt, clock.now())) return
+    if (!row.bodyHash.equals(bodyHash)) throw mismatch()
+    throw replayed(JSON.parse(unseal(keys, row.answerSealed, boundTo).toString('utf8')))
+  }
+
+  async function claim(send: Send): Promise<void> {
+    decide(await claimKey(send, scope, bodyHash, clock.now()))
+  }
+
+  function keep(answer: FirstAnswer): Statement[] {
+    const answerSealed = seal(keys, Buffer.from(JSON.stringify(answer), 'utf8'), boundTo)
+    const row = { bodyHash, status: statusOf(answer), answerSealed, createdAt: clock.now() }
+    return [updateKeyStatement(scope, row)]
+  }
+
+  async function settle(error: unknown): Promise<Reply> {
+    if (error instanceof DecidedByKey) return unwrap(error)
+    const refusal = refusalToKeep(error)
+    if (!refusal) throw error
+    try {
+      // A transaction of its own: the handler's is rolled back. Killed in between nothing was done and nothing is kept, and
+      // the retry runs anew. Another request may have had the key meanwhile: then its answer counts.
+      await database.transaction(async (trx) => {
+        const send = sendThrough(trx)
+        await claim(send)
+        await send(keep(refusal))
+      })
+    } catch (failure) {
+      if (failure instanceof DecidedByKey) return unwrap(failure)
+      throw failure
+    }
+    throw error
+  }
+
+  return {
+    claim,
+    record: (reply: Reply) => keep({ reply }),
+    lookUp: async () => decide(await findKey(database.knex, scope)),
+    settle,
+  }
+}
+
+function unwrap({ answer }: DecidedByKey): Reply {
+  if (answer instanceof DomainError) throw answer
+  return answer
+}
