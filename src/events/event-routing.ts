@@ -1,0 +1,73 @@
+/**
+ * Who gets an event (decisions 4), as SQL over sets, and the fan-out that writes it down.
+ */
+import { COMMIT, type BatchPool } from '../../db/batch.ts'
+
+/**
+ * The deliveries that a set of events makes: one for each webhook of the event's lab that
+ * - subscribed to its type,
+ * - was active when the event was recorded (both times come from the database's clock), and
+ * - is bound to no party, or to one that the event's record has. An organization matches doctor and hospital alike.
+ *
+ * A webhook that stopped being active since then gets its copy under the epoch before, so that it is discarded and never
+ * sent. The epoch is read without a lock: a deletion that commits in between has raised it, and the copy is older.
+ */
+const MATCHING_WEBHOOKS = `
+  FROM events e
+  JOIN webhook_events s ON s.lab_id = e.lab_id AND s.event_type = e.type
+  JOIN webhooks w ON w.id = s.webhook_id
+  WHERE e.id IN (?)
+    AND w.active_from <= e.recorded_at
+    AND (w.inactive_from IS NULL OR e.recorded_at < w.inactive_from)
+    AND (w.corporate_id IS NULL OR w.corporate_id = e.corporate_id)
+    AND (w.organization_id IS NULL OR w.organization_id = e.doctor_id OR w.organization_id = e.hospital_id)`
+
+const FAN_OUT = `
+  INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch)
+  SELECT w.id, ?, e.id, 0, CASE WHEN w.state = 'active' THEN w.epoch ELSE w.epoch - 1 END ${MATCHING_WEBHOOKS}`
+
+export interface Routed {
+  /** Events that were fanned out. */
+  events: number
+  /** Webhooks that have something due now. */
+  webhookIds: string[]
+}
+
+/**
+ * T2: fans out a batch of events in one transaction. A crash before its COMMIT leaves every event unrouted, after it every
+ * copy is queued and its lane is due; there is nothing in between. Several daemons take different rows (SKIP LOCKED); the
+ * unique key of the queue makes a second fan-out of one event impossible.
+ *
+ * Lowering the lanes' due time comes last, and always locks the row: a lane that settles at this moment holds it, and
+ * either has seen our rows or lets us lower what it wrote.
+ */
+export async function routeEvents(batch: BatchPool, now: Date, limit: number): Promise<Routed> {
+  return batch.transaction(async (send) => {
+    const [waiting] = await send([
+      { sql: 'SELECT event_id FROM unrouted_events ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED', values: [limit] },
+    ])
+    const eventIds = waiting!.map((row) => row.event_id as string)
+    if (eventIds.length === 0) return { events: 0, webhookIds: [] }
+    const [, lanes] = await send([
+      { sql: FAN_OUT, values: [now, eventIds] },
+      {
+        sql: 'SELECT DISTINCT webhook_id FROM delivery_queue WHERE event_id IN (?) ORDER BY webhook_id',
+        values: [eventIds],
+      },
+      { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
+    ])
+    const webhookIds = lanes!.map((row) => row.webhook_id as string)
+    await send([
+      ...(webhookIds.length > 0
+        ? [
+            {
+              sql: 'UPDATE lanes SET due_at = LEAST(COALESCE(due_at, ?), ?) WHERE webhook_id IN (?)',
+              values: [now, now, webhookIds],
+            },
+          ]
+        : []),
+      COMMIT,
+    ])
+    return { events: eventIds.length, webhookIds }
+  })
+}
