@@ -1,0 +1,52 @@
+/**
+ * The minute's check of failing webhooks.
+ */
+import type { Knex } from 'knex'
+import type { Database } from '../../db/connection.ts'
+import { newId } from '../ids.ts'
+import { insertMailStatement } from '../mails/mails-repository.ts'
+import { judgeClock, type HealthLimits } from './webhook-health.ts'
+
+const WEBHOOKS_AT_A_TIME = 100
+
+/**
+ * Warns about every webhook that has failed for so long without a warning. Each is judged again under its row's lock: an
+ * attempt that is recorded at this moment comes before or after it, and either way one warning goes out.
+ * @returns the webhooks that were warned about
+ */
+export async function warnByClock(database: Database, now: Date, limits: HealthLimits): Promise<string[]> {
+  const failingSince = new Date(now.getTime() - limits.warnByClockSeconds * 1000)
+  const rows = await database
+    .knex('webhooks')
+    .where({ state: 'active' })
+    .where('first_failure_at', '<=', failingSince)
+    .whereNull('warned_at')
+    .orderBy('first_failure_at')
+    .limit(WEBHOOKS_AT_A_TIME)
+    .select('id')
+  const warned: string[] = []
+  for (const { id } of rows) {
+    if (await database.transaction((trx) => warnOne(trx, id, now, limits))) warned.push(id)
+  }
+  return warned
+}
+
+async function warnOne(trx: Knex.Transaction, webhookId: string, now: Date, limits: HealthLimits): Promise<boolean> {
+  const row = await trx('webhooks').where({ id: webhookId, state: 'active' }).forUpdate().first()
+  if (!row) return false
+  const { health, effects } = judgeClock(
+    {
+      firstFailureAt: row.first_failure_at,
+      failedAttempts: row.failed_attempts,
+      lastError: row.last_error,
+      warnedAt: row.warned_at,
+    },
+    now,
+    limits,
+  )
+  if (effects.length === 0) return false
+  const mail = insertMailStatement(newId(now.getTime()), 'warning', webhookId, health, now)
+  await trx.raw(mail.sql, mail.values as Knex.RawBinding[])
+  await trx('webhooks').where({ id: webhookId }).update({ warned_at: health.warnedAt })
+  return true
+}
