@@ -1,0 +1,222 @@
+/**
+ * T4: what became of a batch of attempts, written in one transaction: the attempts, their deliveries, the health of their
+ * webhooks and the mails about it. A crash before its COMMIT leaves the deliveries pending, and they are tried again; there
+ * is never an attempt without its consequence, nor the other way round.
+ */
+import { COMMIT, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
+import { newId } from '../ids.ts'
+import { insertMailStatement } from '../mails/mails-repository.ts'
+import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
+import {
+  applyResult,
+  type AppliedResult,
+  type AttemptResult,
+  type LaneRecord,
+  type RecordingRules,
+} from './recording-rules.ts'
+
+export interface HealthChange {
+  webhookId: string
+  to: 'healthy' | 'failing' | 'auto_deleted'
+}
+
+export interface Recorded {
+  /** Lanes that this daemon owns no more; their results were dropped, the new owner tries them again. */
+  lostWebhookIds: Set<string>
+  healthChanges: HealthChange[]
+}
+
+/** Far beyond every retry: a lane that recovers reads all that waits. */
+const EAGER_DAYS = 3650
+
+/** @param now the database's UTC time */
+export async function recordAttempts(
+  batch: BatchPool,
+  token: string,
+  results: AttemptResult[],
+  now: Date,
+  rules: RecordingRules,
+): Promise<Recorded> {
+  const webhookIds = [...new Set(results.map((result) => result.webhookId))].sort()
+  return batch.transaction(async (send) => {
+    // Lock order everywhere: webhook, lane, others, each by id. Health is judged under the webhook's lock.
+    const [webhooks, lanes] = await send([
+      {
+        sql: `SELECT id, state, epoch, first_failure_at, failed_attempts, last_error, warned_at FROM webhooks
+              WHERE id IN (?) ORDER BY id FOR UPDATE`,
+        values: [webhookIds],
+      },
+      {
+        sql: 'SELECT webhook_id, last_seq FROM lanes WHERE webhook_id IN (?) AND owner = ? ORDER BY webhook_id FOR UPDATE',
+        values: [webhookIds, token],
+      },
+    ])
+    const before = readLanes(webhooks!, lanes!)
+    const after = new Map([...before].map(([id, lane]) => [id, { ...lane }]))
+    const lostWebhookIds = new Set(webhookIds.filter((id) => !before.has(id)))
+    if (before.size === 0) return { lostWebhookIds, healthChanges: [] }
+    const applied = results.flatMap((result) => {
+      const lane = after.get(result.webhookId)
+      return lane ? [applyResult(lane, result, now, rules)] : []
+    })
+    await send([
+      ...attemptStatements(applied, now),
+      ...mailStatements(applied, now),
+      ...healthStatements(before, after, now),
+      ...laneStatements(before, after, now),
+      COMMIT,
+    ])
+    return { lostWebhookIds, healthChanges: changesOf(before, after) }
+  })
+}
+
+function readLanes(webhooks: BatchResult, lanes: BatchResult): Map<string, LaneRecord> {
+  const seqs = new Map(lanes.map((row) => [row.webhook_id as string, Number(row.last_seq)]))
+  const records = new Map<string, LaneRecord>()
+  for (const row of webhooks) {
+    const seq = seqs.get(row.id)
+    if (seq === undefined) continue
+    const health: WebhookHealth = {
+      firstFailureAt: row.first_failure_at,
+      failedAttempts: row.failed_attempts,
+      lastError: row.last_error,
+      warnedAt: row.warned_at,
+    }
+    records.set(row.id, { webhookId: row.id, state: row.state, epoch: row.epoch, health, seq })
+  }
+  return records
+}
+
+/** Converted to the columns' character set: without that the join finds no index. */
+const KEY_OF_ONE = 'SELECT CONVERT(? USING ascii) AS event_id, CONVERT(? USING ascii) AS webhook_id'
+
+function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
+  const attempts: unknown[][] = []
+  const ended: unknown[][] = []
+  const retried: unknown[][] = []
+  const removed: unknown[] = []
+  for (const { result, seq, delivery } of applied) {
+    const { webhookId, eventId, n, startedAt, durationMs, status, error, answer } = result
+    attempts.push([
+      webhookId,
+      eventId,
+      n,
+      seq,
+      startedAt,
+      now,
+      Math.round(durationMs),
+      result.class,
+      status,
+      error,
+      answer,
+    ])
+    removed.push(eventId, webhookId)
+    if ('retryAt' in delivery) retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch])
+    else ended.push([webhookId, eventId, delivery.status, n, now])
+  }
+  return [
+    {
+      sql: `INSERT INTO attempts
+            (webhook_id, event_id, n, seq, started_at, recorded_at, duration_ms, class, status, error, answer) VALUES ?`,
+      values: [attempts],
+    },
+    {
+      // Joined to the list, in this order: each row is one look-up in the unique key. MariaDB scans the whole table for a list
+      // of row values, and takes 15 times as long for a chain of conditions.
+      sql: `DELETE q FROM (${applied.map(() => KEY_OF_ONE).join(' UNION ALL ')}) done
+            STRAIGHT_JOIN delivery_queue q ON q.event_id = done.event_id AND q.webhook_id = done.webhook_id`,
+      values: removed,
+    },
+    // A copy that was sent again by hand has ended before.
+    ...unlessEmpty(
+      ended,
+      `INSERT INTO deliveries (webhook_id, event_id, status, attempts, ended_at) VALUES ?
+       ON DUPLICATE KEY UPDATE status = VALUES(status), attempts = VALUES(attempts), ended_at = VALUES(ended_at)`,
+    ),
+    ...unlessEmpty(retried, 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?'),
+  ]
+}
+
+function unlessEmpty(rows: unknown[][], sql: string): Statement[] {
+  return rows.length > 0 ? [{ sql, values: [rows] }] : []
+}
+
+const MAIL_OF_EFFECT = { warn: 'warning', auto_delete: 'deletion' } as const satisfies Record<HealthEffect, string>
+
+function mailStatements(applied: AppliedResult[], now: Date): Statement[] {
+  return applied.flatMap(({ result, effects }) =>
+    effects.map(({ effect, health }) =>
+      insertMailStatement(newId(now.getTime()), MAIL_OF_EFFECT[effect], result.webhookId, health, now),
+    ),
+  )
+}
+
+function healthStatements(before: Map<string, LaneRecord>, after: Map<string, LaneRecord>, now: Date): Statement[] {
+  const all: Statement[] = []
+  for (const [webhookId, { health, state }] of after) {
+    // A success of a healthy webhook changes nothing: no write.
+    if (sameHealth(before.get(webhookId)!.health, health)) continue
+    all.push({
+      sql: 'UPDATE webhooks SET first_failure_at = ?, failed_attempts = ?, last_error = ?, warned_at = ? WHERE id = ?',
+      values: [health.firstFailureAt, health.failedAttempts, health.lastError, health.warnedAt, webhookId],
+    })
+    if (state === before.get(webhookId)!.state) continue
+    all.push(
+      {
+        // The record of its failure stays for the list of deactivated webhooks; reactivation clears it.
+        sql: `UPDATE webhooks SET state = 'auto_deleted', epoch = epoch + 1, inactive_from = UTC_TIMESTAMP(6),
+              deactivated_at = ?, updated_at = ? WHERE id = ?`,
+        values: [now, now, webhookId],
+      },
+      { sql: 'DELETE FROM webhook_party_guards WHERE webhook_id = ?', values: [webhookId] },
+    )
+  }
+  return all
+}
+
+function laneStatements(before: Map<string, LaneRecord>, after: Map<string, LaneRecord>, now: Date): Statement[] {
+  const eagerUntil = new Date(now.getTime() + EAGER_DAYS * 86_400_000)
+  const changes = changesOf(before, after)
+  const recovered = changes.filter(({ to }) => to === 'healthy').map(({ webhookId }) => webhookId)
+  const failing = [...after.values()]
+    .filter(({ health }) => health.firstFailureAt !== null)
+    .map(({ webhookId }) => webhookId)
+  return [
+    {
+      sql: 'INSERT INTO lanes (webhook_id, last_seq) VALUES ? ON DUPLICATE KEY UPDATE last_seq = VALUES(last_seq)',
+      values: [[...after.values()].map(({ webhookId, seq }) => [webhookId, seq])],
+    },
+    // What waits for a later retry is read at once; no queue row is rewritten for it.
+    ...unlessNone(recovered, 'UPDATE lanes SET eager_until = ? WHERE webhook_id IN (?)', eagerUntil),
+    ...unlessNone(
+      failing,
+      'UPDATE lanes SET eager_until = ? WHERE webhook_id IN (?) AND eager_until IS NOT NULL',
+      null,
+    ),
+  ]
+}
+
+function unlessNone(webhookIds: string[], sql: string, value: Date | null): Statement[] {
+  return webhookIds.length > 0 ? [{ sql, values: [value, webhookIds] }] : []
+}
+
+function changesOf(before: Map<string, LaneRecord>, after: Map<string, LaneRecord>): HealthChange[] {
+  const changes: HealthChange[] = []
+  for (const [webhookId, { state, health }] of after) {
+    const was = before.get(webhookId)!
+    const failing = health.firstFailureAt !== null
+    if (state !== was.state) changes.push({ webhookId, to: 'auto_deleted' })
+    else if (failing !== (was.health.firstFailureAt !== null))
+      changes.push({ webhookId, to: failing ? 'failing' : 'healthy' })
+  }
+  return changes
+}
+
+function sameHealth(a: WebhookHealth, b: WebhookHealth): boolean {
+  return (
+    a.firstFailureAt?.getTime() === b.firstFailureAt?.getTime() &&
+    a.failedAttempts === b.failedAttempts &&
+    a.lastError === b.lastError &&
+    a.warnedAt?.getTime() === b.warnedAt?.getTime()
+  )
+}

@@ -1,0 +1,131 @@
+/**
+ * Rows of `delivery_queue`, pending deliveries in the order in which a lane reads them.
+ */
+import type { Knex } from 'knex'
+
+export interface PendingDelivery {
+  webhookId: string
+  eventId: string
+  dueAt: Date
+  /** Attempts made so far. */
+  attempts: number
+  /** The webhook's epoch when this copy was routed; an older one than the webhook's is discarded. */
+  epoch: number
+  /** Asked for by hand: sent once, judges nothing. */
+  isTest: boolean
+  /** The exact bytes to send. */
+  body: Buffer
+}
+
+/** Where a lane's reading stands in the queue. */
+export interface QueuePosition {
+  dueAt: Date
+  eventId: string
+}
+
+const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.epoch, q.is_test, b.body'
+const FROM = 'FROM delivery_queue q JOIN event_bodies b ON b.event_id = q.event_id'
+
+/**
+ * Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them.
+ * @param until read what is due up to this time
+ * @param after go on behind this position; undefined: from the head of the queue
+ */
+export async function listDueDeliveries(
+  knex: Knex,
+  webhookId: string,
+  until: Date,
+  after: QueuePosition | undefined,
+  limit: number,
+): Promise<PendingDelivery[]> {
+  const [rows] = after
+    ? await knex.raw(
+        // Two ranges of the primary key. A single condition over both columns would walk every row of one due time.
+        `(SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at = ? AND q.event_id > ? ORDER BY q.event_id LIMIT ?)
+         UNION ALL
+         (SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at > ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)
+         LIMIT ?`,
+        [webhookId, after.dueAt, after.eventId, limit, webhookId, after.dueAt, until, limit, limit],
+      )
+    : await knex.raw(
+        `SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?`,
+        [webhookId, until, limit],
+      )
+  return (rows as Record<string, unknown>[]).map((row) => ({
+    webhookId,
+    eventId: row.event_id as string,
+    dueAt: row.due_at as Date,
+    attempts: row.attempts as number,
+    epoch: row.epoch as number,
+    isTest: row.is_test === 1,
+    body: row.body as Buffer,
+  }))
+}
+
+/**
+ * Queues a test for one webhook, past the fan-out. The caller makes the lane due afterwards, in the same transaction.
+ * @param epoch the webhook's, read under its lock
+ */
+export async function insertTestDelivery(
+  trx: Knex.Transaction,
+  delivery: { webhookId: string; eventId: string; dueAt: Date; epoch: number },
+): Promise<void> {
+  await trx('delivery_queue').insert({
+    webhook_id: delivery.webhookId,
+    due_at: delivery.dueAt,
+    event_id: delivery.eventId,
+    epoch: delivery.epoch,
+    is_test: 1,
+  })
+}
+
+/**
+ * Discards pending copies of a webhook that were routed under an older epoch: they stay in the log and are never sent by
+ * themselves. Only the lane's owner does so, after its own attempts in flight have ended.
+ * @returns how many were discarded; 0 when none is left, or when the lane was lost
+ */
+export async function discardOldCopies(
+  trx: Knex.Transaction,
+  lane: { webhookId: string; token: string; epoch: number },
+  now: Date,
+  limit: number,
+): Promise<number> {
+  const owned = await trx('lanes')
+    .where({ webhook_id: lane.webhookId, owner: lane.token })
+    .forUpdate()
+    .first('clean_epoch')
+  if (!owned) return 0
+  const rows = await trx('delivery_queue')
+    .where({ webhook_id: lane.webhookId })
+    .where('epoch', '<', lane.epoch)
+    .orderBy(['due_at', 'event_id'])
+    .limit(limit)
+    .select('event_id', 'due_at', 'attempts')
+  if (rows.length === 0) {
+    // What a fan-out still adds under an old epoch is due at once, and found by reading.
+    if (owned.clean_epoch < lane.epoch) {
+      await trx('lanes').where({ webhook_id: lane.webhookId }).update({ clean_epoch: lane.epoch })
+    }
+    return 0
+  }
+  await trx('deliveries')
+    .insert(
+      rows.map((row) => ({
+        webhook_id: lane.webhookId,
+        event_id: row.event_id,
+        status: 'discarded',
+        attempts: row.attempts,
+        ended_at: now,
+      })),
+    )
+    .onConflict()
+    .merge(['status', 'attempts', 'ended_at'])
+  await trx('delivery_queue')
+    .where({ webhook_id: lane.webhookId })
+    .whereIn(
+      'event_id',
+      rows.map((row) => row.event_id),
+    )
+    .delete()
+  return rows.length
+}

@@ -1,0 +1,95 @@
+/**
+ * What a batch of results changes: pure, so that it can be read and tested without a database. `attempts-repository.ts`
+ * writes it down.
+ */
+import { judgeAttempt, type HealthEffect, type HealthLimits, type WebhookHealth } from '../webhooks/webhook-health.ts'
+import { nextWaitMs } from './retry-schedule.ts'
+
+export interface AttemptResult {
+  /** The owner's token under which the attempt was made: a result of an ownership that has ended counts for nothing. */
+  token: string
+  webhookId: string
+  eventId: string
+  /** The queue row's due time, part of its key. */
+  dueAt: Date
+  /** Number of this attempt, from 1. */
+  n: number
+  epoch: number
+  /** Asked for by hand: judges nothing, and is the only attempt. */
+  isTest: boolean
+  startedAt: Date
+  durationMs: number
+  ok: boolean
+  /** `ok`, or the kind of fault: a word from `attempt-faults.ts`. */
+  class: string
+  status: number | null
+  /** For the log and the mails: never text from the remote side. */
+  error: string | null
+  /** The first 1 KB of the answer's body. */
+  answer: Buffer | null
+  retryAfterMs: number | undefined
+}
+
+export interface RecordingRules extends HealthLimits {
+  retryScheduleSeconds: number[]
+  /** From 0 to 1, for jitter. */
+  random: () => number
+}
+
+/** A webhook and its lane as they are under their locks; changed as results are applied. */
+export interface LaneRecord {
+  webhookId: string
+  state: string
+  epoch: number
+  health: WebhookHealth
+  /** Number of the last attempt of this webhook. */
+  seq: number
+}
+
+/** What one result comes to. */
+export interface AppliedResult {
+  result: AttemptResult
+  seq: number
+  delivery: { status: 'delivered' | 'exhausted' | 'discarded' } | { retryAt: Date }
+  /** In this order, with the health that they are about. */
+  effects: { effect: HealthEffect; health: WebhookHealth }[]
+}
+
+/**
+ * Applies a result to its lane. Results that overlap in time count in the order in which they are applied.
+ * @param lane changed by the call
+ * @param now the database's UTC time
+ */
+export function applyResult(lane: LaneRecord, result: AttemptResult, now: Date, rules: RecordingRules): AppliedResult {
+  lane.seq += 1
+  const seq = lane.seq
+  // A result of an epoch before, or of a webhook that was deleted meanwhile, is logged and judges nothing.
+  const current = lane.state === 'active' && lane.epoch === result.epoch
+  const effects = current && !result.isTest ? judge(lane, result, rules) : []
+  if (result.ok) return { result, seq, delivery: { status: 'delivered' }, effects }
+  const retryAt = current && !result.isTest ? retryTime(lane, result, now, rules) : undefined
+  if (current && retryAt === undefined) return { result, seq, delivery: { status: 'exhausted' }, effects }
+  if (lane.state !== 'active' || retryAt === undefined)
+    return { result, seq, delivery: { status: 'discarded' }, effects }
+  return { result, seq, delivery: { retryAt }, effects }
+}
+
+function judge(lane: LaneRecord, result: AttemptResult, rules: RecordingRules): AppliedResult['effects'] {
+  const endedAt = new Date(result.startedAt.getTime() + Math.round(result.durationMs))
+  const verdict = result.ok ? ({ ok: true } as const) : ({ ok: false, error: result.error ?? result.class } as const)
+  const { health, effects } = judgeAttempt(lane.health, verdict, endedAt, rules)
+  lane.health = health
+  if (effects.includes('auto_delete')) {
+    lane.state = 'auto_deleted'
+    lane.epoch += 1
+  }
+  return effects.map((effect) => ({ effect, health }))
+}
+
+function retryTime(lane: LaneRecord, result: AttemptResult, now: Date, rules: RecordingRules): Date | undefined {
+  const verdictAtMs = (lane.health.firstFailureAt ?? now).getTime() + rules.deleteAfterSeconds * 1000
+  const untilVerdictMs = Math.max(0, verdictAtMs - now.getTime())
+  const failed = { n: result.n, retryAfterMs: result.retryAfterMs, untilVerdictMs }
+  const waitMs = nextWaitMs(failed, rules.retryScheduleSeconds, rules.random())
+  return waitMs === undefined ? undefined : new Date(now.getTime() + waitMs)
+}

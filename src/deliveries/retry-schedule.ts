@@ -1,0 +1,43 @@
+/**
+ * When a failed delivery is tried again (decisions 5). Pure.
+ */
+
+/** Jitter is at most this share of the wait … */
+const JITTER_SHARE = 0.1
+/** … and never more than this. */
+const JITTER_MAX_MS = 5 * 60_000
+/** `Retry-After` can lengthen a wait to at most this many times itself. */
+const RETRY_AFTER_FACTOR = 2
+
+export interface FailedAttempt {
+  /** Number of the attempt that failed, from 1. */
+  n: number
+  /** What `Retry-After` asked for, in milliseconds. */
+  retryAfterMs: number | undefined
+  /** How long the webhook still has until it has failed for DELETE_AFTER_SECONDS, in milliseconds. */
+  untilVerdictMs: number
+}
+
+/**
+ * Milliseconds until the next attempt, or undefined when that was the last one: the delivery is exhausted.
+ * @param random from 0 to 1; jitter is only ever added
+ */
+export function nextWaitMs(failed: FailedAttempt, scheduleSeconds: number[], random: number): number | undefined {
+  const seconds = scheduleSeconds[failed.n - 1]
+  if (seconds === undefined) return undefined
+  const waitMs = seconds * 1000
+  const askedMs = Math.min(failed.retryAfterMs ?? 0, waitMs * RETRY_AFTER_FACTOR, failed.untilVerdictMs)
+  return Math.round(Math.max(waitMs, askedMs) + random * Math.min(waitMs * JITTER_SHARE, JITTER_MAX_MS))
+}
+
+/**
+ * Reads `Retry-After`: seconds or an HTTP date (RFC 9110 10.2.3).
+ * @returns milliseconds from now, or undefined when it says nothing usable
+ */
+export function parseRetryAfter(value: string | undefined, nowMs: number): number | undefined {
+  if (value === undefined) return undefined
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000
+  if (!/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) return undefined
+  const at = Date.parse(value)
+  return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
+}
