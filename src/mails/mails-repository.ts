@@ -1,0 +1,90 @@
+/**
+ * Rows of `mails`. A mail is a row in the transaction of the change that it tells of, sent later by the daemon.
+ */
+import type { Knex } from 'knex'
+import type { Statement } from '../../db/batch.ts'
+import type { WebhookHealth } from '../webhooks/webhook-health.ts'
+
+export type MailKind = 'warning' | 'deletion'
+
+export interface Mail {
+  id: string
+  kind: MailKind
+  recipient: string
+  labName: string
+  endpoint: string
+  events: string[]
+  failingSince: Date
+  failedAttempts: number
+  lastError: string
+  /** null: bound to no party. */
+  partyName: string | null
+  /** Active webhooks of the account with this endpoint, this one included. */
+  webhooksOnUrl: number
+  tries: number
+  dueAt: Date
+}
+
+/**
+ * The statement that writes a mail with the facts of this moment. It goes before the change of the webhook's state, so that
+ * the webhook still counts among those that share its URL. To the lab's admin, the account's where the lab has none.
+ */
+export function insertMailStatement(
+  mailId: string,
+  kind: MailKind,
+  webhookId: string,
+  health: WebhookHealth,
+  now: Date,
+): Statement {
+  return {
+    sql: `
+      INSERT INTO mails (id, kind, account_id, webhook_id, recipient, lab_name, endpoint, events, failing_since,
+                         failed_attempts, last_error, party_name, webhooks_on_url, created_at, due_at)
+      SELECT ?, ?, w.account_id, w.id, COALESCE(l.admin_email, a.admin_email), l.name, w.endpoint,
+             (SELECT GROUP_CONCAT(s.event_type ORDER BY s.position, s.event_type) FROM webhook_events s WHERE s.webhook_id = w.id),
+             ?, ?, ?, p.name,
+             (SELECT COUNT(*) FROM webhooks o WHERE o.account_id = w.account_id AND o.state = 'active' AND o.endpoint = w.endpoint),
+             ?, ?
+      FROM webhooks w
+      JOIN labs l ON l.id = w.lab_id
+      JOIN accounts a ON a.id = w.account_id
+      LEFT JOIN parties p ON p.id = COALESCE(w.corporate_id, w.organization_id)
+      WHERE w.id = ?`,
+    values: [mailId, kind, health.firstFailureAt, health.failedAttempts, health.lastError, now, now, webhookId],
+  }
+}
+
+/** Mails that wait and are due, the oldest first. */
+export async function listDueMails(knex: Knex, now: Date, limit: number): Promise<Mail[]> {
+  const rows = await knex('mails').where('due_at', '<=', now).orderBy(['due_at', 'id']).limit(limit)
+  return rows.map((row) => ({
+    id: row.id,
+    kind: row.kind,
+    recipient: row.recipient,
+    labName: row.lab_name,
+    endpoint: row.endpoint,
+    events: row.events.split(','),
+    failingSince: row.failing_since,
+    failedAttempts: row.failed_attempts,
+    lastError: row.last_error,
+    partyName: row.party_name,
+    webhooksOnUrl: row.webhooks_on_url,
+    tries: row.tries,
+    dueAt: row.due_at,
+  }))
+}
+
+/**
+ * Takes a mail for one try by moving its next one: of several daemons one wins. A crash before `recordMailSent` means that
+ * it goes out again, with the same Message-ID.
+ */
+export async function claimMail(knex: Knex, mail: Mail, nextTryAt: Date): Promise<boolean> {
+  const changed = await knex('mails')
+    .where({ id: mail.id, due_at: mail.dueAt, tries: mail.tries })
+    .update({ due_at: nextTryAt, tries: mail.tries + 1 })
+  return changed === 1
+}
+
+export async function recordMailSent(knex: Knex, mailId: string, now: Date): Promise<void> {
+  await knex('mails').where({ id: mailId }).update({ due_at: null, sent_at: now })
+}
