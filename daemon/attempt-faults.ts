@@ -1,0 +1,82 @@
+/**
+ * Sorts what went wrong with a request into classes, by code and never by text.
+ */
+import { ADDRESS_REFUSED, DNS_FAULT_PREFIX } from './endpoint-connector.ts'
+
+export type AttemptClass =
+  'ok' | 'http_status' | 'timeout' | 'dns' | 'refused' | 'reset' | 'tls' | 'address_refused' | 'protocol' | 'unknown'
+
+const CLASS_OF_CODE: Record<string, AttemptClass> = {
+  [ADDRESS_REFUSED]: 'address_refused',
+  ECONNREFUSED: 'refused',
+  EHOSTUNREACH: 'refused',
+  EHOSTDOWN: 'refused',
+  ENETUNREACH: 'refused',
+  EADDRNOTAVAIL: 'refused',
+  ECONNRESET: 'reset',
+  ECONNABORTED: 'reset',
+  EPIPE: 'reset',
+  UND_ERR_SOCKET: 'reset',
+  ETIMEDOUT: 'timeout',
+  UND_ERR_CONNECT_TIMEOUT: 'timeout',
+  EPROTO: 'tls',
+  UND_ERR_HEADERS_OVERFLOW: 'protocol',
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'protocol',
+  UND_ERR_INVALID_ARG: 'protocol',
+  CERT_HAS_EXPIRED: 'tls',
+  CERT_NOT_YET_VALID: 'tls',
+  CERT_REVOKED: 'tls',
+  CERT_UNTRUSTED: 'tls',
+  CERT_REJECTED: 'tls',
+  CERT_SIGNATURE_FAILURE: 'tls',
+  CERT_CHAIN_TOO_LONG: 'tls',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'tls',
+  SELF_SIGNED_CERT_IN_CHAIN: 'tls',
+  INVALID_CA: 'tls',
+  INVALID_PURPOSE: 'tls',
+  HOSTNAME_MISMATCH: 'tls',
+  UNABLE_TO_GET_ISSUER_CERT: 'tls',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'tls',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'tls',
+  UNABLE_TO_DECRYPT_CERT_SIGNATURE: 'tls',
+  UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: 'tls',
+}
+
+const TEXT: Record<AttemptClass, string> = {
+  ok: '',
+  http_status: 'HTTP status',
+  timeout: 'no connection within 10 s',
+  dns: 'the host name could not be resolved',
+  refused: 'the connection was refused',
+  reset: 'the connection was closed before an answer',
+  tls: 'the TLS handshake or the certificate failed',
+  address_refused: 'the host name leads to an address that may not be called',
+  protocol: 'the answer was not valid HTTP/1.1',
+  unknown: 'the request failed',
+}
+
+/** @returns a class, and a sentence with the code; never text from the remote side */
+export function attemptFault(error: Error): { class: AttemptClass; error: string } {
+  const code = codeOf(error)
+  const faultClass = classOf(code)
+  return { class: faultClass, error: code ? `${TEXT[faultClass]} (${code})`.slice(0, 200) : TEXT[faultClass] }
+}
+
+function classOf(code: string): AttemptClass {
+  const known = CLASS_OF_CODE[code]
+  if (known) return known
+  if (code.startsWith(DNS_FAULT_PREFIX)) return 'dns'
+  if (code.startsWith('HPE_')) return 'protocol'
+  if (code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_')) return 'tls'
+  return 'unknown'
+}
+
+/** With several addresses tried, Node reports an AggregateError: its first cause decides. */
+function codeOf(error: Error): string {
+  const { code, errors } = error as { code?: unknown; errors?: unknown[] }
+  const first = errors?.[0] as { code?: unknown } | undefined
+  const value = typeof first?.code === 'string' ? first.code : code
+  if (typeof value === 'string' && /^[A-Z0-9_]{1,60}$/.test(value)) return value
+  // undici leaves the code away for parser errors that it has no name for.
+  return error.name === 'HTTPParserError' ? 'HPE_INVALID' : ''
+}

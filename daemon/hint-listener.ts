@@ -1,0 +1,28 @@
+/**
+ * Receives the datagrams that say "there is something to do". Anyone may send one; all that it can cause is one tick.
+ */
+import { createSocket, type Socket } from 'node:dgram'
+import { once } from 'node:events'
+import { HINT_PAYLOADS, type HintKind } from '../src/events/daemon-hints.ts'
+
+export interface HintListener {
+  port: number
+  close(): void
+}
+
+/**
+ * @param port 0: any free one
+ * @throws EADDRINUSE when the port is taken
+ */
+export async function listenForHints(
+  host: string,
+  port: number,
+  onHint: (kind: HintKind) => void,
+): Promise<HintListener> {
+  const socket: Socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
+  socket.bind(port, host)
+  await once(socket, 'listening')
+  socket.on('error', () => {})
+  socket.on('message', (message) => onHint(message.equals(HINT_PAYLOADS.lanes) ? 'lanes' : 'events'))
+  return { port: socket.address().port, close: () => socket.close() }
+}

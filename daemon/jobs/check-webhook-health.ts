@@ -1,0 +1,21 @@
+import type { Database } from '../../db/connection.ts'
+import type { Clock } from '../../src/clock.ts'
+import type { Logger } from '../../src/logger.ts'
+import { warnByClock } from '../../src/webhooks/webhook-health-repository.ts'
+import type { HealthLimits } from '../../src/webhooks/webhook-health.ts'
+
+export interface CheckWebhookHealthDeps {
+  database: Database
+  clock: Clock
+  log: Logger
+  limits: HealthLimits
+}
+
+/** The warning by the clock, for a failing webhook to which no attempt was made in time. It deletes nobody. */
+export function checkWebhookHealth({ database, clock, log, limits }: CheckWebhookHealthDeps): () => Promise<void> {
+  return async () => {
+    for (const webhookId of await warnByClock(database, clock.now(), limits)) {
+      log.info('webhook.health_changed', { webhookId, state: 'warned' })
+    }
+  }
+}

@@ -1,0 +1,41 @@
+import type { Database } from '../../db/connection.ts'
+import type { Clock } from '../../src/clock.ts'
+import { errorFields, type Logger } from '../../src/logger.ts'
+import { composeMail, mailRetrySeconds, messageIdOf } from '../../src/mails/mail-rules.ts'
+import { claimMail, listDueMails, recordMailSent, type Mail } from '../../src/mails/mails-repository.ts'
+import type { MailTransport } from '../mail-transport.ts'
+
+const MAILS_AT_A_TIME = 20
+
+export interface SendMailsDeps {
+  database: Database
+  clock: Clock
+  log: Logger
+  transport: MailTransport
+  from: string
+}
+
+/**
+ * Sends the mails that are due. A mail is claimed for one try by its row, so any number of daemons may do this at once; one
+ * that was handed over and could not be marked goes out again later, under the same Message-ID.
+ */
+export function sendMails(deps: SendMailsDeps): () => Promise<void> {
+  return async () => {
+    for (const mail of await listDueMails(deps.database.knex, deps.clock.now(), MAILS_AT_A_TIME)) {
+      await sendMail(deps, mail)
+    }
+  }
+}
+
+async function sendMail({ database, clock, log, transport, from }: SendMailsDeps, mail: Mail): Promise<void> {
+  const nextTryAt = new Date(clock.nowMs() + mailRetrySeconds(mail.tries) * 1000)
+  if (!(await claimMail(database.knex, mail, nextTryAt))) return
+  try {
+    await transport.send({ messageId: messageIdOf(mail.id, from), recipient: mail.recipient, ...composeMail(mail) })
+  } catch (error) {
+    log.warn('mail.not_taken', { ...errorFields(error), attempt: mail.tries + 1 })
+    return
+  }
+  await recordMailSent(database.knex, mail.id, clock.now())
+  log.info('mail.sent', { state: mail.kind })
+}

@@ -1,0 +1,251 @@
+/**
+ * The lanes that this daemon owns: taking, running, watching and giving back.
+ */
+import type { Database } from '../db/connection.ts'
+import { monotonicMs, type Clock } from '../src/clock.ts'
+import type { Keys } from '../src/crypto.ts'
+import type { Recorded } from '../src/deliveries/attempts-repository.ts'
+import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
+import { discardOldCopies } from '../src/deliveries/delivery-queue-repository.ts'
+import {
+  clearEager,
+  findOwnedLane,
+  listOwnedLanes,
+  settleLane,
+  takeLane,
+  type LaneState,
+} from '../src/deliveries/lanes-repository.ts'
+import { errorFields, type Logger } from '../src/logger.ts'
+import { getDeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
+import { Lane, type LaneDeps } from './lane.ts'
+import { RequestGates } from './request-gates.ts'
+import { ReadAhead } from './read-ahead.ts'
+import type { WebhookClient } from './webhook-client.ts'
+
+const REFRESH_MS = 250
+const DISCARD_ROWS = 500
+const SETTLE_RETRY_MS = 200
+/** A lane whose settings can't be read is left alone for so long, and reported once in that time. */
+const BROKEN_PAUSE_MS = 60_000
+/** From here on a dry lane leaves at once instead of listening. */
+const CROWDED_LANES = 4000
+
+/**
+ * Requests in flight of this daemon. The second holds every failing and every slow webhook, so its size bounds what they
+ * can take; the first is for those that answer at once, and as many as one process can keep busy.
+ */
+const GATE_LIMITS = { healthy: 128, retry: 256 }
+
+export interface LanesOptions {
+  database: Database
+  clock: Clock
+  keys: Keys
+  client: WebhookClient
+  log: Logger
+  token: () => string
+  userAgent: string
+  maxInFlight: number
+  record: (result: AttemptResult) => void
+}
+
+export class Lanes {
+  readonly #options: LanesOptions
+  readonly #laneDeps: LaneDeps
+  readonly #gates = new RequestGates(GATE_LIMITS)
+  readonly #lanes = new Map<string, Lane>()
+  /** Webhooks between the first query of taking and the last of giving back. */
+  readonly #busy = new Set<string>()
+  readonly #brokenUntilMs = new Map<string, number>()
+  #timer: NodeJS.Timeout | undefined
+  #refreshing = false
+  #stopping = false
+
+  constructor(options: LanesOptions) {
+    this.#options = options
+    const { database, clock, client, userAgent, maxInFlight, record, log } = options
+    this.#laneDeps = {
+      knex: database.knex,
+      clock,
+      client,
+      gates: this.#gates,
+      readAhead: new ReadAhead(),
+      userAgent,
+      maxInFlight,
+      crowded: () => this.#lanes.size > CROWDED_LANES,
+      record,
+      discard: (state) => this.#discard(state),
+      attempted: (result) =>
+        log.debug('delivery.attempted', {
+          webhookId: result.webhookId,
+          eventId: result.eventId,
+          attempt: result.n,
+          class: result.class,
+          status: result.status,
+          durationMs: Math.round(result.durationMs),
+        }),
+    }
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.#watch(), REFRESH_MS)
+  }
+
+  owns(webhookId: string): boolean {
+    return this.#busy.has(webhookId)
+  }
+
+  get size(): number {
+    return this.#lanes.size
+  }
+
+  /** Something may be due for these webhooks. @returns whether all of them are ours */
+  nudge(webhookIds: string[]): boolean {
+    let all = true
+    for (const webhookId of webhookIds) {
+      const lane = this.#lanes.get(webhookId)
+      if (lane) lane.nudge()
+      else all = false
+    }
+    return all
+  }
+
+  nudgeAll(): void {
+    for (const lane of this.#lanes.values()) lane.nudge()
+  }
+
+  /**
+   * Owns and runs a lane until it is dry. The body of a delivery job.
+   * @param owned true: the row says already that it is ours (the answer of taking it was lost)
+   */
+  async run(webhookId: string, owned = false): Promise<void> {
+    if (this.#stopping || this.#busy.has(webhookId) || this.#isBroken(webhookId)) return
+    this.#busy.add(webhookId)
+    const token = this.#options.token()
+    try {
+      if (!owned && !(await takeLane(this.#options.database.knex, webhookId, token))) return
+      const outcome = await this.#runOwned(webhookId, token)
+      if (outcome !== 'lost') await this.#settle(webhookId, token)
+    } catch (error) {
+      // Nothing is lost: the row still says that the lane is due, and if it says that it is ours, the next watch finds it.
+      this.#options.log.warn('lane.failed', { ...errorFields(error), webhookId })
+    } finally {
+      this.#busy.delete(webhookId)
+    }
+  }
+
+  /** Called for each batch of results that is on disk. */
+  recorded(results: AttemptResult[], recorded: Recorded): void {
+    for (const webhookId of recorded.lostWebhookIds) this.#lanes.get(webhookId)?.lose()
+    for (const { webhookId, to } of recorded.healthChanges) {
+      this.#options.log.info('webhook.health_changed', { webhookId, state: to })
+      if (to === 'auto_deleted') this.#lanes.get(webhookId)?.deactivate()
+      else this.#lanes.get(webhookId)?.setFailing(to === 'failing')
+    }
+    for (const result of results) this.#lanes.get(result.webhookId)?.recorded(result)
+  }
+
+  /** Another daemon took this one for dead. */
+  loseAll(): void {
+    for (const lane of this.#lanes.values()) lane.lose()
+  }
+
+  /** Starts nothing more. Resolves when every lane has ended; what is in flight has its own deadline. */
+  async stop(): Promise<void> {
+    this.#stopping = true
+    for (const lane of this.#lanes.values()) lane.stop()
+    while (this.#busy.size > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+    clearInterval(this.#timer)
+  }
+
+  async #runOwned(webhookId: string, token: string): Promise<'dry' | 'lost' | 'stopped'> {
+    const { database, keys, clock } = this.#options
+    const readAtMs = monotonicMs()
+    const state = await findOwnedLane(database.knex, webhookId, token)
+    if (!state) return 'lost'
+    let settings
+    try {
+      settings = await getDeliverySettings(database.knex, keys, webhookId, clock.now())
+    } catch (error) {
+      this.#brokenUntilMs.set(webhookId, monotonicMs() + BROKEN_PAUSE_MS)
+      this.#options.log.error('lane.settings_unusable', { ...errorFields(error), webhookId })
+      return 'stopped'
+    }
+    const lane = new Lane(this.#laneDeps, token, state, readAtMs, settings)
+    this.#lanes.set(webhookId, lane)
+    try {
+      const outcome = await lane.run()
+      if (outcome === 'dry' && lane.eager) await clearEager(database.knex, webhookId, token)
+      return outcome
+    } finally {
+      this.#lanes.delete(webhookId)
+    }
+  }
+
+  /** Until it is done or the lane is not ours any more: a lane that nobody runs must not stay owned. */
+  async #settle(webhookId: string, token: string): Promise<void> {
+    const { database, log } = this.#options
+    for (;;) {
+      try {
+        await database.transaction((trx) => settleLane(trx, webhookId, token))
+        return
+      } catch (error) {
+        if (this.#options.token() !== token) return
+        log.warn('lane.settle_retried', { ...errorFields(error), webhookId })
+        await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS))
+        if (this.#stopping) return
+      }
+    }
+  }
+
+  async #discard(state: LaneState): Promise<number> {
+    const { database, clock, token } = this.#options
+    const lane = { webhookId: state.webhookId, token: token(), epoch: state.epoch }
+    return database.transaction((trx) => discardOldCopies(trx, lane, clock.now(), DISCARD_ROWS))
+  }
+
+  async #watch(): Promise<void> {
+    for (const lane of this.#lanes.values()) lane.tick()
+    if (this.#refreshing) return
+    this.#refreshing = true
+    try {
+      await this.#refresh()
+    } catch (error) {
+      // The lanes' view grows old and they start nothing; that is what the age is for.
+      this.#options.log.debug('lanes.refresh_failed', errorFields(error))
+    } finally {
+      this.#refreshing = false
+    }
+  }
+
+  async #refresh(): Promise<void> {
+    const { database, keys, clock, token } = this.#options
+    const ownToken = token()
+    // Only what was ours before the query can be missed by it.
+    const before = new Map(this.#lanes)
+    const readAtMs = monotonicMs()
+    const states = await listOwnedLanes(database.knex, ownToken)
+    for (const state of states) {
+      const lane = before.get(state.webhookId)
+      before.delete(state.webhookId)
+      if (!lane) {
+        if (!this.#busy.has(state.webhookId) && ownToken === token()) void this.run(state.webhookId, true)
+        continue
+      }
+      const settings =
+        lane.settingsAt.getTime() === state.updatedAt.getTime()
+          ? undefined
+          : await getDeliverySettings(database.knex, keys, state.webhookId, clock.now())
+      lane.refresh(state, readAtMs, settings)
+    }
+    for (const lane of before.values()) lane.lose()
+    for (const lane of this.#lanes.values()) lane.pump()
+  }
+
+  #isBroken(webhookId: string): boolean {
+    const until = this.#brokenUntilMs.get(webhookId)
+    if (until === undefined) return false
+    if (monotonicMs() < until) return true
+    this.#brokenUntilMs.delete(webhookId)
+    return false
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * Hands a mail over: to SMTP_URL, or, where none is set (development), to a file under the data folder.
+ */
+import { appendFile, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createTransport } from 'nodemailer'
+
+export interface OutgoingMail {
+  messageId: string
+  recipient: string
+  subject: string
+  text: string
+  html: string
+}
+
+export interface MailTransport {
+  /** Resolves when the other side has taken it. @throws when it has not */
+  send(mail: OutgoingMail): Promise<void>
+  close(): void
+}
+
+/** A server that hangs must not hold up the mails behind it for long. */
+const SMTP_TIMEOUT_MS = 20_000
+
+export interface MailTransportOptions {
+  smtpUrl: string | undefined
+  from: string
+  dataDir: string
+  now: () => Date
+}
+
+export function createMailTransport(options: MailTransportOptions): MailTransport {
+  return options.smtpUrl ? smtpTransport(options.smtpUrl, options.from) : fileTransport(options)
+}
+
+function smtpTransport(url: string, from: string): MailTransport {
+  const transport = createTransport(
+    { url, connectionTimeout: SMTP_TIMEOUT_MS, greetingTimeout: SMTP_TIMEOUT_MS, socketTimeout: SMTP_TIMEOUT_MS },
+    { from, disableFileAccess: true, disableUrlAccess: true },
+  )
+  return {
+    async send({ messageId, recipient, subject, text, html }) {
+      await transport.sendMail({
+        messageId,
+        // As an object: an address is never read as a list of them.
+        to: { name: '', address: recipient },
+        subject,
+        text,
+        html,
+      })
+    },
+    close: () => transport.close(),
+  }
+}
+
+function fileTransport({ from, dataDir, now }: MailTransportOptions): MailTransport {
+  const folder = join(dataDir, 'outbox')
+  return {
+    async send({ messageId, recipient, subject, text }) {
+      await mkdir(folder, { recursive: true })
+      const line = { at: now().toISOString(), to: recipient, subject, text, headers: { from, 'message-id': messageId } }
+      await appendFile(join(folder, 'mails.ndjson'), `${JSON.stringify(line)}\n`)
+    },
+    close: () => {},
+  }
+}

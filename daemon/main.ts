@@ -1,0 +1,59 @@
+/**
+ * The daemon's process: config -> database -> daemon; SIGTERM: stop claiming, drain, exit. No logic.
+ */
+import { connectDatabase, isConnectionFault } from '../db/connection.ts'
+import { schemaIsCurrent } from '../db/migrate.ts'
+import { DatabaseClock } from '../src/clock.ts'
+import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
+import { createLogger, errorFields } from '../src/logger.ts'
+import { VERSION } from '../src/version.ts'
+import { startDaemon } from './daemon.ts'
+
+/** Attempts in flight end within 12 s; whatever hangs after that is tried again by the next daemon. */
+const STOP_WITHIN_MS = 15_000
+
+function fail(message: string): never {
+  process.stderr.write(`daemon: ${message}\n`)
+  process.exit(1)
+}
+
+async function main(): Promise<void> {
+  loadEnvFile()
+  const config = readConfig()
+  const log = createLogger('daemon', config.logLevel)
+  const database = connectDatabase(config.mysqlDaemonUrl)
+  const clock = new DatabaseClock()
+  await clock.follow(database.readTimeMs, (jumpMs) => log.warn('clock_jump', { jumpMs }))
+  if (!(await schemaIsCurrent(database.knex))) fail('the schema is not that of this version: run `make migrate`')
+  const daemon = await startDaemon({ config, database, clock, log, version: VERSION })
+  process.stdout.write(`listening ${daemon.port}\n`)
+
+  let stopping = false
+  const stop = (signal: string) => {
+    if (stopping) return
+    stopping = true
+    log.info('daemon.stopping', { signal })
+    setTimeout(() => {
+      log.warn('daemon.stop_timed_out')
+      process.exit(1)
+    }, STOP_WITHIN_MS).unref()
+    daemon.stop().then(
+      // Agenda's timers are never cleared: the process has to be ended.
+      () => database.close().finally(() => process.exit(0)),
+      (error) => {
+        log.error('daemon.stop_failed', errorFields(error))
+        process.exit(1)
+      },
+    )
+  }
+  process.on('SIGTERM', () => stop('SIGTERM'))
+  process.on('SIGINT', () => stop('SIGINT'))
+}
+
+main().catch((error: NodeJS.ErrnoException) => {
+  if (error instanceof ConfigError) fail(error.message)
+  if (error.code === 'EADDRINUSE') fail('its port is taken: stop the other process or set DAEMON_PORT')
+  if (isConnectionFault(error))
+    fail('the database does not answer: start it, or set MYSQL_URL (`make run` starts a private one)')
+  fail(error.stack ?? error.message)
+})

@@ -1,0 +1,109 @@
+/**
+ * This daemon's row and its view of the others. A beat that has not moved for 5 s on our own monotonic clock means that its
+ * daemon is dead; then its lanes are free. No clock time and no lease decides anything.
+ */
+import type { Database } from '../db/connection.ts'
+import { monotonicMs, type Clock } from '../src/clock.ts'
+import {
+  insertDaemon,
+  listDaemons,
+  raiseBeat,
+  removeDaemon,
+  retireDaemon,
+  type DaemonRow,
+} from '../src/deliveries/daemons-repository.ts'
+import { newId } from '../src/ids.ts'
+import { errorFields, type Logger } from '../src/logger.ts'
+
+const BEAT_MS = 1000
+const DEAD_AFTER_MS = 5000
+
+export interface MembershipOptions {
+  database: Database
+  clock: Clock
+  log: Logger
+  hintHost: string
+  hintPort: number
+  /** Another daemon took us for dead: everything owned under the old token is lost. */
+  onExpelled: () => void
+  /** Lanes of a dead daemon are free. */
+  onFreed: (deadToken: string) => void
+}
+
+export class Membership {
+  readonly #options: MembershipOptions
+  readonly #seen = new Map<string, { beat: number; movedAtMs: number }>()
+  #token = ''
+  #others: DaemonRow[] = []
+  #timer: NodeJS.Timeout | undefined
+  #beating = false
+
+  constructor(options: MembershipOptions) {
+    this.#options = options
+  }
+
+  /** Fences every write of this daemon. */
+  get token(): string {
+    return this.#token
+  }
+
+  get others(): DaemonRow[] {
+    return this.#others
+  }
+
+  async join(): Promise<void> {
+    await this.#register()
+    this.#timer = setInterval(() => void this.#beat(), BEAT_MS)
+  }
+
+  /** Frees the lanes at once; the next daemon goes on without waiting for a silent beat. */
+  async leave(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#options.database.transaction((trx) => retireDaemon(trx, this.#token))
+  }
+
+  async #register(): Promise<void> {
+    const { database, clock, hintHost, hintPort } = this.#options
+    const token = newId(clock.nowMs())
+    await insertDaemon(database.knex, { token, hintHost, hintPort }, clock.now())
+    this.#token = token
+  }
+
+  async #beat(): Promise<void> {
+    if (this.#beating) return
+    this.#beating = true
+    try {
+      const alive = await raiseBeat(this.#options.database.knex, this.#token)
+      if (!alive) {
+        this.#options.log.warn('daemon.expelled', { daemon: this.#token })
+        this.#options.onExpelled()
+        await this.#register()
+      }
+      await this.#observe()
+    } catch (error) {
+      this.#options.log.warn('daemon.beat_failed', errorFields(error))
+    } finally {
+      this.#beating = false
+    }
+  }
+
+  async #observe(): Promise<void> {
+    const rows = (await listDaemons(this.#options.database.knex)).filter((row) => row.token !== this.#token)
+    const nowMs = monotonicMs()
+    const known = new Set(rows.map((row) => row.token))
+    for (const token of this.#seen.keys()) if (!known.has(token)) this.#seen.delete(token)
+    for (const row of rows) {
+      const seen = this.#seen.get(row.token)
+      if (!seen || seen.beat !== row.beat) this.#seen.set(row.token, { beat: row.beat, movedAtMs: nowMs })
+      else if (nowMs - seen.movedAtMs > DEAD_AFTER_MS) await this.#bury(row)
+    }
+    this.#others = rows
+  }
+
+  async #bury({ token, beat }: DaemonRow): Promise<void> {
+    const removed = await this.#options.database.transaction((trx) => removeDaemon(trx, token, beat))
+    if (!removed) return
+    this.#options.log.warn('daemon.dead', { daemon: token })
+    this.#options.onFreed(token)
+  }
+}

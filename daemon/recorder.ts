@@ -1,0 +1,94 @@
+/**
+ * Collects the results of all lanes of this daemon and writes them together: a transaction each 25 ms or 500 rows, one at a
+ * time. A result is safe only once its transaction has committed; until then its delivery counts as not yet made.
+ */
+import type { BatchPool } from '../db/batch.ts'
+import { isConnectionFault, isRetriable } from '../db/connection.ts'
+import type { Clock } from '../src/clock.ts'
+import { recordAttempts, type Recorded } from '../src/deliveries/attempts-repository.ts'
+import type { AttemptResult, RecordingRules } from '../src/deliveries/recording-rules.ts'
+import { errorFields, type Logger } from '../src/logger.ts'
+
+const FLUSH_AFTER_MS = 25
+const FLUSH_ROWS = 500
+const RETRY_WAIT_MS = 50
+const RETRY_WAIT_MAX_MS = 1000
+
+export interface RecorderOptions {
+  batch: BatchPool
+  token: () => string
+  clock: Clock
+  rules: RecordingRules
+  log: Logger
+  onRecorded: (results: AttemptResult[], recorded: Recorded) => void
+}
+
+export class Recorder {
+  readonly #options: RecorderOptions
+  #pending: AttemptResult[] = []
+  #timer: NodeJS.Timeout | undefined
+  #flushing: Promise<void> | undefined
+
+  constructor(options: RecorderOptions) {
+    this.#options = options
+  }
+
+  push(result: AttemptResult): void {
+    this.#pending.push(result)
+    if (this.#flushing) return
+    if (this.#pending.length >= FLUSH_ROWS) this.#flush()
+    else this.#timer ??= setTimeout(() => this.#flush(), FLUSH_AFTER_MS)
+  }
+
+  /** Resolves when everything pushed so far is recorded or belongs to a lane that was lost. */
+  async drain(): Promise<void> {
+    while (this.#pending.length > 0 || this.#flushing) {
+      this.#flush()
+      await this.#flushing
+    }
+  }
+
+  #flush(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (this.#flushing || this.#pending.length === 0) return
+    const results = this.#pending.slice(0, FLUSH_ROWS)
+    this.#pending = this.#pending.slice(FLUSH_ROWS)
+    this.#flushing = this.#record(results).finally(() => {
+      this.#flushing = undefined
+      if (this.#pending.length >= FLUSH_ROWS) this.#flush()
+      else if (this.#pending.length > 0) this.#timer ??= setTimeout(() => this.#flush(), FLUSH_AFTER_MS)
+    })
+  }
+
+  /** Never gives up: results that are dropped would be requests sent a second time. */
+  async #record(results: AttemptResult[]): Promise<void> {
+    const { batch, token, clock, rules, log, onRecorded } = this.#options
+    for (let waitMs = RETRY_WAIT_MS; ; waitMs = Math.min(waitMs * 2, RETRY_WAIT_MAX_MS)) {
+      try {
+        const owner = token()
+        const own = results.filter((result) => result.token === owner)
+        if (own.length === 0) return
+        onRecorded(own, await recordAttempts(batch, owner, own, clock.now(), rules))
+        return
+      } catch (error) {
+        if (!isRetriable(error) && !isConnectionFault(error)) return this.#split(results, error)
+        log.warn('attempts.record_retried', { ...errorFields(error), batch: results.length })
+        await new Promise((resolve) => setTimeout(resolve, waitMs * (0.5 + Math.random() / 2)))
+      }
+    }
+  }
+
+  /** What no repetition cures is halved until the row that is to blame stands alone. */
+  async #split(results: AttemptResult[], error: unknown): Promise<void> {
+    if (results.length === 1) {
+      const { webhookId, eventId } = results[0]!
+      // Its delivery stays held by its lane, so it is not sent over and over; it is tried again after a restart.
+      this.#options.log.error('attempt.not_recordable', { ...errorFields(error), webhookId, eventId })
+      return
+    }
+    const middle = Math.ceil(results.length / 2)
+    await this.#record(results.slice(0, middle))
+    await this.#record(results.slice(middle))
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * A pending delivery as the request that is sent, and what came of it as the result that is recorded.
+ */
+import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
+import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
+import { parseRetryAfter } from '../src/deliveries/retry-schedule.ts'
+import { sign } from '../src/deliveries/signature.ts'
+import { publicEventId } from '../src/ids.ts'
+import { keysAt, type DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
+import type { AttemptOutcome, WebhookRequest } from './webhook-client.ts'
+
+/** @param startedAt the attempt's own time: each attempt is signed anew, under the same id */
+export function signedRequest(
+  settings: DeliverySettings,
+  delivery: PendingDelivery,
+  startedAt: Date,
+  userAgent: string,
+): WebhookRequest {
+  const timestamp = Math.floor(startedAt.getTime() / 1000)
+  const id = publicEventId(delivery.eventId)
+  return {
+    endpoint: settings.endpoint,
+    headers: {
+      'content-type': 'application/json',
+      'user-agent': userAgent,
+      'webhook-id': id,
+      'webhook-timestamp': String(timestamp),
+      'webhook-signature': sign(keysAt(settings, startedAt), id, timestamp, delivery.body),
+    },
+    body: delivery.body,
+  }
+}
+
+/**
+ * @param token of the ownership under which the attempt was made
+ * @param now for a `Retry-After` that names a date
+ */
+export function attemptResult(
+  token: string,
+  delivery: PendingDelivery,
+  startedAt: Date,
+  outcome: AttemptOutcome,
+  now: Date,
+): AttemptResult {
+  const { ok, class: kind, status, error, answer, durationMs, retryAfter } = outcome
+  return {
+    token,
+    webhookId: delivery.webhookId,
+    eventId: delivery.eventId,
+    dueAt: delivery.dueAt,
+    n: delivery.attempts + 1,
+    epoch: delivery.epoch,
+    isTest: delivery.isTest,
+    startedAt,
+    durationMs,
+    ok,
+    class: kind,
+    status,
+    error,
+    answer,
+    retryAfterMs: parseRetryAfter(retryAfter, now.getTime()),
+  }
+}

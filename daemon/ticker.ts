@@ -1,0 +1,133 @@
+/**
+ * Finds what there is to do and hands it on: routes new events, offers due lanes that nobody owns. It reads levels, so a
+ * tick that is missed, doubled or late does no harm.
+ */
+import type { Database } from '../db/connection.ts'
+import { isRetriable } from '../db/connection.ts'
+import { monotonicMs, type Clock } from '../src/clock.ts'
+import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
+import { routeEvents } from '../src/events/event-routing.ts'
+import { errorFields, type Logger } from '../src/logger.ts'
+
+const BUSY_TICK_MS = 25
+const IDLE_TICK_MS = 250
+const ROUTED_EVENTS = 500
+const OFFERED_LANES = 200
+/** A lane is offered at most so often; its job may still be on its way. */
+const OFFER_AGAIN_MS = 1000
+const FAULT_WAIT_MS = 500
+
+export interface TickerOptions {
+  database: Database
+  clock: Clock
+  log: Logger
+  owns: (webhookId: string) => boolean
+  offer: (lane: DueLane) => void
+  /** Events were routed to these webhooks. */
+  routed: (webhookIds: string[]) => void
+}
+
+export class Ticker {
+  readonly #options: TickerOptions
+  readonly #offeredAtMs = new Map<string, number>()
+  #timer: NodeJS.Timeout | undefined
+  #waitMs = BUSY_TICK_MS
+  #running: Promise<void> | undefined
+  #again = false
+  #stopped = false
+  #lastTickAtMs = monotonicMs()
+
+  constructor(options: TickerOptions) {
+    this.#options = options
+  }
+
+  /** How long ago the last tick ended, in milliseconds. */
+  get ageMs(): number {
+    return monotonicMs() - this.#lastTickAtMs
+  }
+
+  /** Runs a tick now; while one runs, exactly one more follows it. */
+  wake(): void {
+    if (this.#stopped) return
+    if (this.#running) {
+      this.#again = true
+      return
+    }
+    clearTimeout(this.#timer)
+    this.#running = this.#run().finally(() => {
+      this.#running = undefined
+      if (this.#stopped) return
+      if (this.#again) {
+        this.#again = false
+        this.wake()
+      } else this.#timer = setTimeout(() => this.wake(), this.#waitMs)
+    })
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    try {
+      const worked = await this.#tick()
+      this.#waitMs = worked ? BUSY_TICK_MS : Math.min(this.#waitMs * 2, IDLE_TICK_MS)
+      this.#lastTickAtMs = monotonicMs()
+    } catch (error) {
+      this.#waitMs = FAULT_WAIT_MS
+      this.#options.log.warn('tick.failed', errorFields(error))
+    }
+  }
+
+  /** @returns whether there was anything to do */
+  async #tick(): Promise<boolean> {
+    const { database, clock } = this.#options
+    let worked = false
+    for (;;) {
+      const work = await findWork(database.knex, clock.now(), OFFERED_LANES)
+      this.#offer(work.dueLanes)
+      worked ||= work.unrouted || work.dueLanes.length > 0
+      if (!work.unrouted || this.#stopped) break
+      if (!(await this.#route())) break
+    }
+    return worked
+  }
+
+  /** @returns whether there may be more, or lanes to offer */
+  async #route(): Promise<boolean> {
+    const { database, clock, log, routed } = this.#options
+    try {
+      const startedAtMs = monotonicMs()
+      const { events, webhookIds } = await routeEvents(database.batch, clock.now(), ROUTED_EVENTS)
+      if (events === 0) return false
+      log.info('event.routed', {
+        events,
+        lanes: webhookIds.length,
+        durationMs: Math.round(monotonicMs() - startedAtMs),
+      })
+      routed(webhookIds)
+      return true
+    } catch (error) {
+      // Another daemon or a deletion was in the way: everything was rolled back, and the events still wait.
+      if (!isRetriable(error)) throw error
+      return true
+    }
+  }
+
+  #offer(lanes: DueLane[]): void {
+    const nowMs = monotonicMs()
+    if (this.#offeredAtMs.size > 10 * OFFERED_LANES) {
+      for (const [webhookId, atMs] of this.#offeredAtMs) {
+        if (nowMs - atMs >= OFFER_AGAIN_MS) this.#offeredAtMs.delete(webhookId)
+      }
+    }
+    for (const lane of lanes) {
+      if (this.#options.owns(lane.webhookId)) continue
+      if (nowMs - (this.#offeredAtMs.get(lane.webhookId) ?? -Infinity) < OFFER_AGAIN_MS) continue
+      this.#offeredAtMs.set(lane.webhookId, nowMs)
+      this.#options.offer(lane)
+    }
+  }
+}
