@@ -1,0 +1,74 @@
+# The one list of commands. Each recipe is one foreground process: a signal to make reaches it, and it ends everything.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# Node 24 comes with the packages; the system's own Node only has to run npm.
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+export REDOCLY_TELEMETRY := off
+export REDOCLY_SUPPRESS_UPDATE_NOTICE := true
+
+# npm writes this file last, so it is there and newer than the lockfile only after a complete installation.
+INSTALLED := node_modules/.package-lock.json
+
+# A field with a default may be left out of a request: without this it would be required.
+GENERATE := openapi-typescript --default-non-nullable=false
+
+# Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
+ARGS ?=
+
+.PHONY: help run migrate api daemon test check types mock demo receiver bench-quick
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+run: $(INSTALLED) ## Start everything: private database (unless MYSQL_URL is set), schema, demo data, API, daemon
+	@exec node scripts/run.ts
+
+migrate: $(INSTALLED) ## Bring the database's schema up to this version
+	@exec node scripts/migrate.ts
+
+api: $(INSTALLED) ## Start one API process
+	@exec node src/server.ts
+
+daemon: $(INSTALLED) ## Start one daemon process
+	@exec node daemon/main.ts
+
+test: $(INSTALLED) ## Run the whole suite; needs nothing but this machine
+	@exec vitest run --config test/vitest.config.ts $(ARGS)
+
+check: $(INSTALLED) ## Generated types, compiler, contracts, formatting, rules of the code
+	@echo 'check: generated types'
+	@drafts=$$(mktemp -d) && trap 'rm -rf "$$drafts"' EXIT && for name in client operator; do \
+	  $(GENERATE) openapi/$$name.yaml -o $$drafts/$$name.ts >$$drafts/output 2>&1 || { cat $$drafts/output; exit 1; }; \
+	  cmp -s $$drafts/$$name.ts src/generated/$$name.ts || \
+	    { echo "check: src/generated/$$name.ts is not what openapi/$$name.yaml makes: run \`make types\` and commit it"; exit 1; }; \
+	done
+	@echo 'check: compiler'
+	@tsc --noEmit
+	@echo 'check: contracts'
+	@redocly lint --config openapi/redocly.yaml openapi/client.yaml openapi/operator.yaml
+	@echo 'check: formatting'
+	@prettier --check --log-level warn . || { echo 'check: run `npx prettier --write .`'; exit 1; }
+	@echo 'check: rules'
+	@node scripts/check-rules.ts
+
+types: $(INSTALLED) ## Generate the types of both contracts
+	@$(GENERATE) openapi/client.yaml -o src/generated/client.ts
+	@$(GENERATE) openapi/operator.yaml -o src/generated/operator.ts
+
+mock: $(INSTALLED) ## Answer as the client contract says, on MOCK_PORT
+	@exec node scripts/mock.ts
+
+demo: $(INSTALLED) ## Walk through the service against a running `make run`
+	@exec node scripts/demo.ts
+
+bench-quick: $(INSTALLED) ## Measure delivery, each figure beside this machine's own limit; writes bench.json
+	@exec node scripts/bench/bench.ts
+
+receiver: $(INSTALLED) ## Receive webhooks on this machine and show them
+	@exec node scripts/receiver.ts
+
+$(INSTALLED): package-lock.json
+	@echo 'make: installing packages (npm ci, about 20 s) …'
+	@npm ci --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@

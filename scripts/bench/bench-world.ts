@@ -1,0 +1,213 @@
+/**
+ * The real parts that a benchmark runs on: a MariaDB of its own with the durable settings of `make run`, a receiver and
+ * daemons as processes of their own, and a backlog written with batched inserts.
+ */
+import { fork, spawn, type ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { COMMIT } from '../../db/batch.ts'
+import { connectDatabase, type Database } from '../../db/connection.ts'
+import { migrate } from '../../db/migrate.ts'
+import { DatabaseClock, processClock } from '../../src/clock.ts'
+import { deriveKeys, seal } from '../../src/crypto.ts'
+import { newId } from '../../src/ids.ts'
+import { createLogger } from '../../src/logger.ts'
+import { insertWebhook } from '../../src/webhooks/webhooks-repository.ts'
+import { makeSureOfDevTls, type DevTls } from '../dev-tls.ts'
+import { startLocalDatabase, type LocalDatabase } from '../local-database.ts'
+import { BODY_BYTES } from './sizes.ts'
+
+const ROWS_A_STATEMENT = 1000
+
+export interface Counts {
+  receipts: number
+  doubled: number
+  firstAtMs: number
+  lastAtMs: number
+  delays: number[]
+}
+
+export class BenchWorld {
+  readonly database: Database
+  readonly tls: DevTls
+  readonly clock = new DatabaseClock()
+  readonly receiverPort: number
+  readonly #folder: string
+  readonly #server: LocalDatabase
+  readonly #receiver: ChildProcess
+  readonly #secretsKey = randomBytes(32)
+  readonly #labId = newId(1)
+  readonly #accountId = newId(2)
+
+  private constructor(folder: string, server: LocalDatabase, tls: DevTls, receiver: ChildProcess, port: number) {
+    this.#folder = folder
+    this.#server = server
+    this.tls = tls
+    this.#receiver = receiver
+    this.receiverPort = port
+    this.database = connectDatabase(server.mysqlUrl)
+  }
+
+  static async open(): Promise<BenchWorld> {
+    const folder = mkdtempSync(join(tmpdir(), 'lis-bench-'))
+    const server = await startLocalDatabase({ dataDir: folder, redoLogMb: 512, bufferPoolMb: 1024 })
+    await migrate(server.mysqlUrl, createLogger('migrate', 'warn'))
+    const tls = await makeSureOfDevTls(folder, processClock.nowMs())
+    const receiver = fork(join(import.meta.dirname, 'receiver-process.ts'), [tls.certificateFile, tls.keyFile])
+    const [{ port }] = (await once(receiver, 'message')) as [{ port: number }]
+    const world = new BenchWorld(folder, server, tls, receiver, port)
+    await world.clock.follow(world.database.readTimeMs, () => {})
+    return world
+  }
+
+  async close(): Promise<void> {
+    this.clock.stop()
+    this.#receiver.kill('SIGKILL')
+    await this.database.close()
+    await this.#server.stop()
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+
+  async counts(): Promise<Counts> {
+    const answer = once(this.#receiver, 'message')
+    this.#receiver.send({ count: true })
+    return ((await answer) as [{ counts: Counts }])[0].counts
+  }
+
+  resetReceiver(): void {
+    this.#receiver.send({ reset: true })
+  }
+
+  url(path: string): string {
+    return `https://127.0.0.1:${this.receiverPort}/${path}`
+  }
+
+  /** Everything of an earlier row goes. */
+  async clear(): Promise<void> {
+    for (const table of ['delivery_queue', 'deliveries', 'attempts', 'events', 'event_bodies', 'unrouted_events', 'lanes', 'webhooks', 'webhook_events', 'webhook_secrets']) {
+      await this.database.knex.raw('TRUNCATE TABLE ??', [table])
+    } // prettier-ignore
+    this.resetReceiver()
+  }
+
+  async addWebhooks(endpoints: string[]): Promise<string[]> {
+    const keys = deriveKeys(this.#secretsKey)
+    const now = this.clock.now()
+    const ids: string[] = []
+    await this.database.knex.transaction(async (trx) => {
+      for (const endpoint of endpoints) {
+        const id = newId(now.getTime())
+        ids.push(id)
+        const webhook = {
+          id,
+          accountId: this.#accountId,
+          labId: this.#labId,
+          corporateId: null,
+          organizationId: null,
+          endpoint,
+          events: ['lead.created' as const],
+          createdAt: now,
+          updatedAt: now,
+        }
+        await insertWebhook(trx, webhook, seal(keys, randomBytes(32), id))
+      }
+    })
+    return ids
+  }
+
+  /** Events as the API records them; `unrouted`: they wait for their fan-out. */
+  async addEvents(count: number, unrouted: boolean): Promise<string[]> {
+    const ids = Array.from({ length: count }, () => newId(this.clock.nowMs()))
+    for (let from = 0; from < count; from += ROWS_A_STATEMENT) {
+      const part = ids.slice(from, from + ROWS_A_STATEMENT)
+      const recordedAtMs = performance.timeOrigin + performance.now()
+      const body = Buffer.from(
+        JSON.stringify({ recordedAtMs, pad: '' }).replace('""', `"${'x'.repeat(BODY_BYTES - 50)}"`),
+      )
+      await this.database.batch.transaction((send) =>
+        send([
+          {
+            sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id) VALUES ${part.map(() => "(?, ?, ?, 'lead.created', UTC_TIMESTAMP(6), ?)").join(',')}`,
+            values: part.flatMap((id) => [id, this.#accountId, this.#labId, id]),
+          },
+          { sql: 'INSERT INTO event_bodies (event_id, body) VALUES ?', values: [part.map((id) => [id, body])] },
+          ...(unrouted
+            ? [{ sql: 'INSERT INTO unrouted_events (event_id) VALUES ?', values: [part.map((id) => [id])] }]
+            : []),
+          COMMIT,
+        ]),
+      )
+    }
+    return ids
+  }
+
+  /** A fanned-out backlog: each event for one webhook, taking turns. */
+  async addBacklog(webhookIds: string[], eventIds: string[]): Promise<void> {
+    const dueAt = new Date(this.clock.nowMs() - 1000)
+    for (let from = 0; from < eventIds.length; from += ROWS_A_STATEMENT) {
+      const rows = eventIds
+        .slice(from, from + ROWS_A_STATEMENT)
+        .map((eventId, n) => [webhookIds[(from + n) % webhookIds.length], dueAt, eventId, 0, 1])
+      await this.database.batch.transaction((send) =>
+        send([
+          {
+            sql: 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?',
+            values: [rows],
+          },
+          COMMIT,
+        ]),
+      )
+    }
+    await this.database.knex('lanes').whereIn('webhook_id', webhookIds).update({ due_at: dueAt })
+  }
+
+  async startDaemon(): Promise<ChildProcess> {
+    const child = spawn(process.execPath, ['daemon/main.ts'], {
+      env: {
+        ...process.env,
+        NODE_ENV: 'development',
+        MYSQL_URL: this.#server.mysqlUrl,
+        DATA_DIR: this.#folder,
+        SECRETS_KEY: this.#secretsKey.toString('base64'),
+        PORT: '0',
+        DAEMON_PORT: '0',
+        DELIVERY_CA_FILE: this.tls.caFile,
+        LOG_LEVEL: 'warn',
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    await once(child.stdout!, 'data')
+    return child
+  }
+
+  async stopDaemon(child: ChildProcess): Promise<void> {
+    const ended = once(child, 'exit')
+    child.kill('SIGTERM')
+    await ended
+  }
+
+  /** Requests per second that plain `request` reaches with that many in flight. */
+  async rawRate(requests: number, inFlight: number): Promise<number> {
+    const args = [
+      join(import.meta.dirname, 'raw-process.ts'),
+      this.url('ok/raw'),
+      this.tls.caFile,
+      String(requests),
+      String(inFlight),
+    ]
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    const [output] = await once(child.stdout!, 'data')
+    return Number(String(output))
+  }
+}
+
+/** CPU seconds that a process has used so far. */
+export async function cpuSeconds(pid: number): Promise<number> {
+  const { readFile } = await import('node:fs/promises')
+  const fields = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1]!.split(' ')
+  const TICKS_A_SECOND = 100
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_A_SECOND
+}

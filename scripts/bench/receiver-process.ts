@@ -1,0 +1,57 @@
+/**
+ * The receiver of the benchmarks, a process of its own: counts receipts and notices any that comes twice. The first part of
+ * a path says how it behaves: `/ok/…` answers at once, `/hang/…` never, `/slow/…` after 9 s.
+ *
+ * Told over IPC: `{reset: true}`, `{count: true}`. Tells: `{port}`, and to each `count` its counts.
+ */
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { monotonicMs } from '../../src/clock.ts'
+
+const SLOW_MS = 9000
+
+const [certificateFile, keyFile] = process.argv.slice(2) as [string, string]
+
+let seen = new Set<string>()
+let doubled = 0
+let firstAtMs = 0
+let lastAtMs = 0
+/** From the time in the body (`recordedAtMs`) to the request's head, of healthy paths, in milliseconds. */
+let delays: number[] = []
+
+const server = createServer(
+  { cert: readFileSync(certificateFile), key: readFileSync(keyFile) },
+  (request, response) => {
+    const atMs = monotonicMs()
+    const wallMs = performance.timeOrigin + performance.now()
+    const path = request.url!
+    const chunks: Buffer[] = []
+    request.on('data', (chunk: Buffer) => chunks.push(chunk))
+    request.on('end', () => {
+      if (firstAtMs === 0) firstAtMs = atMs
+      lastAtMs = atMs
+      if (path.startsWith('/hang/')) return
+      if (path.startsWith('/slow/')) return void setTimeout(() => response.writeHead(200).end(), SLOW_MS)
+      const key = `${path} ${request.headers['webhook-id']}`
+      if (seen.has(key)) doubled += 1
+      seen.add(key)
+      const recordedAtMs = /"recordedAtMs":([\d.]+)/.exec(chunks[0]?.toString('latin1') ?? '')?.[1]
+      if (recordedAtMs) delays.push(wallMs - Number(recordedAtMs))
+      response.writeHead(204).end()
+    })
+  },
+)
+server.keepAliveTimeout = 30_000
+server.listen(0, '127.0.0.1', () => process.send!({ port: (server.address() as AddressInfo).port }))
+
+process.on('message', (message: { reset?: true; count?: true }) => {
+  if (message.reset) {
+    seen = new Set()
+    delays = []
+    doubled = firstAtMs = lastAtMs = 0
+  }
+  if (message.count)
+    process.send!({ counts: { receipts: seen.size, doubled, firstAtMs, lastAtMs, delays: delays.splice(0) } })
+})
+process.on('disconnect', () => process.exit(0))

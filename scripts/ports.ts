@@ -1,0 +1,62 @@
+/**
+ * Ports: told to be taken before anything is started, and the URL of one that listens.
+ */
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { Config } from '../src/config.ts'
+import { StartFault } from './processes.ts'
+
+export { urlOf } from '../src/http-server.ts'
+
+/**
+ * Tries each port that the settings name. A port can still be taken a moment later; then the process that wants it says so
+ * itself.
+ * @throws StartFault that says which, and what to set
+ */
+export async function refuseTakenPorts(config: Config): Promise<void> {
+  await tryTcp('PORT', 'HOST', config.host, config.port)
+  await tryTcp('DAEMON_PORT', 'DAEMON_HOST', config.daemonHost, config.daemonPort)
+  await tryUdp('DAEMON_PORT', config.daemonHost, config.daemonPort)
+  if (config.operatorPort) await tryTcp('OPERATOR_PORT', 'HOST', config.host, config.operatorPort)
+  if (config.metricsPort) await tryTcp('METRICS_PORT', 'HOST', '127.0.0.1', config.metricsPort)
+}
+
+async function tryTcp(setting: string, hostSetting: string, host: string, port: number): Promise<void> {
+  const server = createServer()
+  try {
+    server.listen(port, host)
+    await once(server, 'listening')
+  } catch (error) {
+    throw portFault(error, setting, hostSetting, host, port)
+  } finally {
+    server.close()
+  }
+}
+
+/** The daemon's hints are datagrams on the same number. */
+async function tryUdp(setting: string, host: string, port: number): Promise<void> {
+  const socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
+  try {
+    socket.bind(port, host)
+    await once(socket, 'listening')
+  } catch (error) {
+    throw portFault(error, setting, 'DAEMON_HOST', host, port)
+  } finally {
+    socket.close()
+  }
+}
+
+function portFault(error: unknown, setting: string, hostSetting: string, host: string, port: number): StartFault {
+  const { code } = error as NodeJS.ErrnoException
+  if (code === 'EADDRINUSE') {
+    return new StartFault(`port ${port} on ${host} is taken: stop what uses it, or set ${setting} (0 takes a free one)`)
+  }
+  if (code === 'EACCES') {
+    return new StartFault(`port ${port} may not be opened by this user: set ${setting} to one above 1023`)
+  }
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
+    return new StartFault(`${host} is no address of this machine: correct ${hostSetting}`)
+  }
+  return new StartFault(`port ${port} on ${host} can't be opened (${code}): set ${setting} or ${hostSetting}`)
+}

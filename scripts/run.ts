@@ -1,0 +1,147 @@
+/**
+ * `make run`: everything on one machine, in the foreground. Starts in order, stops in the opposite order, leaves nothing
+ * running behind; a second start on the same data keeps everything.
+ */
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { connectDatabase } from '../db/connection.ts'
+import { migrate, MigrationFault } from '../db/migrate.ts'
+import type { DemoData } from '../db/seeds/demo-data.ts'
+import { processClock } from '../src/clock.ts'
+import { ConfigError, loadEnvFile, readConfig, type Config } from '../src/config.ts'
+import { createLogger } from '../src/logger.ts'
+import { prepareDemoData, writeDemoFile } from './demo-file.ts'
+import { makeSureOfDevTls } from './dev-tls.ts'
+import { superviseLocalDatabase } from './local-database-supervisor.ts'
+import { refuseTakenPorts, urlOf } from './ports.ts'
+import { StartFault } from './processes.ts'
+import { acquireRunLock } from './run-lock.ts'
+import { startService } from './service-process.ts'
+import { onStopRequest } from './stop-request.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+
+/** Not a fault: somebody asked for the end. */
+class Stopped extends Error {}
+
+interface Run {
+  /** Undone in the opposite order. */
+  cleanups: (() => unknown)[]
+  /** Rejects as soon as the end is asked for; the work itself may go on until its cleanup. */
+  unlessStopped<T>(work: Promise<T>): Promise<T>
+  /** Ends the run with this fault. */
+  fail(fault: Error): void
+}
+
+function say(line: string): void {
+  console.log(`run: ${line}`)
+}
+
+/** @returns the exit code */
+async function main(): Promise<number> {
+  // A reader of our output that goes away must not take the database and the rest down without an orderly stop.
+  process.stdout.on('error', () => {})
+  process.stderr.on('error', () => {})
+
+  const run: Run = { cleanups: [], unlessStopped: (work) => Promise.race([work, end]), fail: () => {} }
+  const end = new Promise<never>((_, reject) => {
+    onStopRequest((why) => reject(new Stopped(why)))
+    run.fail = reject
+  })
+  end.catch(() => {})
+  try {
+    loadEnvFile()
+    const config = readConfig()
+    await startAll(config, run)
+    return await end
+  } catch (error) {
+    if (error instanceof Stopped) {
+      say(`${error.message}: stopping …`)
+      return 0
+    }
+    const isExpected = error instanceof ConfigError || error instanceof StartFault || error instanceof MigrationFault
+    const isDiskFull = (error as NodeJS.ErrnoException).code === 'ENOSPC'
+    if (isDiskFull) console.error('run: the disk that holds DATA_DIR is full: free some space and start again')
+    else console.error(isExpected ? `run: ${error.message}` : error)
+    return 1
+  } finally {
+    for (const cleanup of run.cleanups.reverse()) {
+      try {
+        await cleanup()
+      } catch (error) {
+        // The others are still to be stopped.
+        console.error(error)
+      }
+    }
+  }
+}
+
+async function startAll(config: Config, run: Run): Promise<void> {
+  const { dataDir } = config
+  mkdirSync(join(dataDir, 'logs'), { recursive: true })
+  const lock = await acquireRunLock(dataDir, say)
+  run.cleanups.push(lock.release)
+  await refuseTakenPorts(config)
+
+  if (!config.production) await makeSureOfDevTls(dataDir, processClock.nowMs())
+  if (config.loopbackOpenedByDefault) {
+    say('deliveries may go to loopback, because DELIVERY_ALLOW_CIDRS is not set (set it to empty to forbid it)')
+  }
+  if (config.privateDatabase) {
+    // Awaited to the end also when a signal comes: only then is there something that can be stopped.
+    const database = await superviseLocalDatabase(dataDir, say, run.fail)
+    run.cleanups.push(database.stop)
+  }
+  await run.unlessStopped(migrate(config.mysqlMigrateUrl, createLogger('migrate', 'warn'), say))
+  const demoData = config.production ? undefined : await run.unlessStopped(loadDemo(config))
+  await startServices(config, run, lock.addChild, demoData)
+}
+
+async function loadDemo(config: Config): Promise<DemoData> {
+  const database = connectDatabase(config.mysqlUrl, 1)
+  try {
+    return await prepareDemoData(database, config.dataDir)
+  } finally {
+    await database.close()
+  }
+}
+
+async function startServices(
+  config: Config,
+  run: Run,
+  addChild: (pid: number) => void,
+  demoData: DemoData | undefined,
+): Promise<void> {
+  const logs = join(config.dataDir, 'logs')
+  const env = {
+    ...process.env,
+    DATA_DIR: config.dataDir,
+    MYSQL_URL: config.mysqlUrl,
+    MYSQL_MIGRATE_URL: config.mysqlMigrateUrl,
+    MYSQL_DAEMON_URL: config.mysqlDaemonUrl,
+  }
+  say('starting the API and the daemon …')
+  const api = startService('the API', join(ROOT, 'src', 'server.ts'), env, join(logs, 'api.log'))
+  const daemon = startService('the daemon', join(ROOT, 'daemon', 'main.ts'), env, join(logs, 'daemon.log'))
+  run.cleanups.push(() => Promise.all([api.stop(), daemon.stop()]))
+  for (const service of [api, daemon]) addChild(service.pid)
+
+  const [apiPort, daemonPort] = await run.unlessStopped(Promise.all([api.listening(), daemon.listening()]))
+  const apiUrl = urlOf(config.host, apiPort)
+  const daemonUrl = urlOf(config.daemonHost, daemonPort)
+  await run.unlessStopped(Promise.all([api.ready(apiUrl), daemon.ready(daemonUrl)]))
+  for (const service of [api, daemon]) {
+    void service.ended.then((how) => run.fail(service.fault(`ended unexpectedly (${how})`)))
+  }
+  const baseUrl = config.publicBaseUrl ?? apiUrl
+  const demo = demoData ? ` demo=${writeDemoFile(config.dataDir, baseUrl, demoData)}` : ''
+  console.log(`ready: ${baseUrl} daemon=${daemonUrl}${demo} logs=${logs}`)
+}
+
+main().then(
+  (code) => process.exit(code),
+  (error) => {
+    console.error(error)
+    process.exit(1)
+  },
+)

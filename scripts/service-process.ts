@@ -1,0 +1,108 @@
+/**
+ * The API or the daemon as a child process: starting it, knowing when it serves, stopping it.
+ */
+import { appendFileSync, closeSync, openSync, readFileSync, renameSync, statSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { monotonicMs } from '../src/clock.ts'
+import { spawnTied, StartFault } from './processes.ts'
+
+export interface Service {
+  /** For people: "the API", "the daemon". */
+  name: string
+  pid: number
+  /** Resolves when the process is gone, with how. */
+  ended: Promise<string>
+  /** @returns the port it listens on. @throws StartFault when it ends first */
+  listening(): Promise<number>
+  /** @throws StartFault when it ends first or is not ready in time */
+  ready(baseUrl: string): Promise<void>
+  /** A fault that shows the end of its log. */
+  fault(what: string): StartFault
+  /** SIGTERM, and SIGKILL after 20 s. */
+  stop(): Promise<void>
+}
+
+const STOP_TIMEOUT_MS = 20_000
+const READY_TIMEOUT_MS = 60_000
+const SHOWN_LINES = 20
+/** Its predecessor is kept as `.1`; more is for a machine that has a log collector. */
+const LOG_MAX_BYTES = 50_000_000
+
+/**
+ * @param script absolute path of its TypeScript
+ * @param logFile gets its log lines, appended
+ */
+export function startService(name: string, script: string, env: NodeJS.ProcessEnv, logFile: string): Service {
+  rotate(logFile)
+  const log = openSync(logFile, 'a')
+  const logStart = sizeOf(logFile)
+  const child = spawnTied(process.execPath, [script], { env, stdio: ['ignore', 'pipe', log] })
+  closeSync(log)
+
+  let how: string | undefined
+  const ended = new Promise<string>((resolve) => {
+    child.on('error', (error) => resolve(error.message))
+    child.on('exit', (code, signal) => resolve(signal ?? `code ${code}`))
+  })
+  void ended.then((text) => (how = text))
+  const port = new Promise<number>((resolve) => {
+    createInterface({ input: child.stdout! }).on('line', (line) => {
+      const announced = /^listening (\d+)$/.exec(line)
+      if (announced) resolve(Number(announced[1]))
+      else appendFileSync(logFile, `${line}\n`)
+    })
+  })
+
+  const fault = (what: string) => {
+    const lines = readFileSync(logFile).subarray(logStart).toString('utf8').trimEnd().split('\n').slice(-SHOWN_LINES)
+    return new StartFault(`${name} ${what}; the end of ${logFile}:\n${lines.join('\n')}`)
+  }
+  const failed = (): Promise<never> =>
+    ended.then((text) => {
+      throw fault(`ended (${text}) before it served`)
+    })
+
+  return {
+    name,
+    pid: child.pid ?? 0,
+    ended,
+    fault,
+    listening: () => Promise.race([port, failed()]),
+    ready: async (baseUrl) => {
+      const deadline = monotonicMs() + READY_TIMEOUT_MS
+      while (!(await answersOk(`${baseUrl}/readyz`))) {
+        if (how !== undefined) throw fault(`ended (${how}) before it served`)
+        if (monotonicMs() > deadline) throw fault(`is not ready after ${READY_TIMEOUT_MS / 1000} s`)
+        await new Promise((resolve) => setTimeout(resolve, 30))
+      }
+    },
+    stop: async () => {
+      child.kill('SIGTERM')
+      const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS)
+      await ended
+      clearTimeout(timer)
+    },
+  }
+}
+
+async function answersOk(url: string): Promise<boolean> {
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(2000) })
+    await response.arrayBuffer()
+    return response.status === 200
+  } catch {
+    return false
+  }
+}
+
+function sizeOf(file: string): number {
+  try {
+    return statSync(file).size
+  } catch {
+    return 0
+  }
+}
+
+function rotate(file: string): void {
+  if (sizeOf(file) > LOG_MAX_BYTES) renameSync(file, `${file}.1`)
+}
