@@ -1,0 +1,235 @@
+import { createHmac } from 'node:crypto'
+import { SignJWT } from 'jose'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { newId } from '../../src/ids.ts'
+import { startTestApp, type TestApp } from '../support/app.ts'
+import { buildAccount, type TestAccount } from '../support/builders.ts'
+
+const TOKEN = '/client/auth/token'
+const REFRESH = '/client/auth/token/refresh'
+const SECOND = 1000
+const DAY = 24 * 3600 * SECOND
+
+let app: TestApp
+let account: TestAccount
+
+beforeAll(async () => {
+  app = await startTestApp()
+})
+afterAll(() => app.close())
+beforeEach(async () => {
+  account = await buildAccount(app)
+})
+
+async function signIn(): Promise<{ authToken: string; refreshToken: string; expiresIn: number }> {
+  const body = { clientID: account.clientId, clientSecret: account.clientSecret }
+  const answer = await app.call('POST', TOKEN, { body })
+  expect(answer.status).toBe(200)
+  return answer.body
+}
+const refresh = (refreshToken: string, clientID = account.clientId) =>
+  app.call('POST', REFRESH, { body: { clientID, refreshToken } })
+const use = async (token: string) => (await app.call('GET', '/client/labs', { token })).status
+
+describe('an access token', () => {
+  test('is issued for the right pair and serves for expiresIn seconds and 30 more of skew', async () => {
+    const { authToken, expiresIn } = await signIn()
+    expect(expiresIn).toBe(600)
+    expect(await use(authToken)).toBe(200)
+    app.clock.advance((expiresIn + 29) * SECOND)
+    expect(await use(authToken)).toBe(200)
+    app.clock.advance(1 * SECOND)
+    expect(await use(authToken)).toBe(401)
+  })
+
+  test('that was never used before it expired does not serve either', async () => {
+    const { authToken, expiresIn } = await signIn()
+    app.clock.advance((expiresIn + 30) * SECOND)
+    expect(await use(authToken)).toBe(401)
+  })
+
+  test.each([
+    ['an unknown client', () => ({ clientID: newId(0) })],
+    ['a malformed client', () => ({ clientID: "' OR 1=1 --" })],
+    ['the client in upper case', () => ({ clientID: account.clientId.toUpperCase() })],
+    ['a wrong secret', () => ({ clientSecret: 'x' })],
+    ['an empty secret', () => ({ clientSecret: '' })],
+  ])('is refused with one 401 for %s', async (_, wrong) => {
+    const body = { clientID: account.clientId, clientSecret: account.clientSecret, ...wrong() }
+    const answer = await app.call('POST', TOKEN, { body })
+    expect(answer.status).toBe(401)
+    expect(answer.body).toMatchObject({ message: 'Unauthorized', error: { details: 'invalid client credentials' } })
+  })
+
+  test('is refused with 400 when a field is missing or no string', async () => {
+    expect((await app.call('POST', TOKEN, { body: { clientID: account.clientId } })).status).toBe(400)
+    expect((await app.call('POST', TOKEN, { body: { clientID: 1, clientSecret: [] } })).status).toBe(400)
+  })
+
+  test('and its refresh are got whatever the Authorization header says', async () => {
+    const headers = { authorization: 'Basic Zm9vOmJhcg==' }
+    const body = { clientID: account.clientId, clientSecret: account.clientSecret }
+    const { status, body: tokens } = await app.call('POST', TOKEN, { body, headers })
+    expect(status).toBe(200)
+    const again = { clientID: account.clientId, refreshToken: tokens.refreshToken }
+    expect((await app.call('POST', REFRESH, { body: again, headers })).status).toBe(200)
+  })
+
+  test.each([
+    ['none', undefined],
+    ['another scheme', (token: string) => `Basic ${token}`],
+    ['no scheme', (token: string) => token],
+    ['nothing after it', () => 'Bearer'],
+    ['two tokens', (token: string) => `Bearer ${token} ${token}`],
+    ['a comma', (token: string) => `Bearer ${token},Bearer ${token}`],
+  ])('sent with a header that has %s is 401, never 400', async (_, header) => {
+    const headers: Record<string, string> = header ? { authorization: header(account.token) } : {}
+    const answer = await app.call('GET', '/client/labs', { headers })
+    expect([answer.status, answer.body.error.details]).toEqual([401, 'invalid access token'])
+    expect(answer.headers['www-authenticate']).toBe('Bearer')
+  })
+
+  test('counts in the header only, whatever the body or the query holds', async () => {
+    const body = { access_token: account.token }
+    const query = { access_token: account.token }
+    expect((await app.call('POST', '/client/crm/lead/create', { body, query })).status).toBe(401)
+    const both = await app.call('POST', '/client/crm/lead/create', { body, query, token: account.token })
+    expect(both.body.error.details).toContain('branchID is required')
+  })
+
+  test('of an account that is gone is 401 a second later', async () => {
+    expect(await use(account.token)).toBe(200)
+    await app.database.knex('accounts').where({ id: account.id }).del()
+    app.clock.advance(1 * SECOND)
+    expect(await use(account.token)).toBe(401)
+  })
+
+  test('that somebody forged is 401', async () => {
+    for (const token of await forgeries())
+      expect([token.slice(0, 80), await use(token)]).toEqual([token.slice(0, 80), 401])
+    expect(await use(account.token)).toBe(200)
+  })
+})
+
+/** Everything about a token that must not be taken from the token. */
+async function forgeries(): Promise<string[]> {
+  const [header, payload, signature] = account.token.split('.') as [string, string, string]
+  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString())
+  const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const key = app.keys.accessToken
+  const sign = (head: object, body: object, signingKey = key) => {
+    const input = `${encode(head)}.${encode(body)}`
+    return `${input}.${createHmac('sha256', signingKey).update(input).digest('base64url')}`
+  }
+  const good = { alg: 'HS256', typ: 'at+jwt' }
+  const without = (claim: string) => Object.fromEntries(Object.entries(claims).filter(([name]) => name !== claim))
+  expect(await use(sign(good, { ...claims, jti: 'proves that these are well made' }))).toBe(200)
+  return [
+    `${header}.${payload}.`,
+    `${header}.${payload}`,
+    `${header}.${payload}.${signature.slice(0, -4)}`,
+    `${header}.${encode({ ...claims, sub: newId(0) })}.${signature}`,
+    `${encode({ alg: 'none', typ: 'at+jwt' })}.${payload}.`,
+    `${encode({ alg: 'None', typ: 'at+jwt' })}.${payload}.${signature}`,
+    ...['HS384', 'HS512', 'RS256', 'ES256', 'none', 'hs256'].map((alg) => sign({ ...good, alg }, claims)),
+    ...[undefined, 'JWT', 'rt+jwt', 'patient+jwt'].map((typ) => sign({ ...good, typ }, claims)),
+    sign({ ...good, crit: ['exp'] }, claims),
+    sign({ ...good, crit: ['b64'], b64: false }, claims),
+    sign(good, claims, Buffer.alloc(32)),
+    sign(good, claims, Buffer.alloc(0)),
+    sign({ ...good, jwk: { kty: 'oct', k: Buffer.alloc(32).toString('base64url') } }, claims, Buffer.alloc(32)),
+    sign({ ...good, kid: '../../dev/null' }, claims, Buffer.alloc(0)),
+    sign({ ...good, jku: 'https://attacker.example/keys' }, claims, Buffer.alloc(32)),
+    ...['iss', 'aud', 'sub', 'jti', 'iat', 'exp'].map((claim) => sign(good, without(claim))),
+    sign(good, { ...claims, iss: 'someone' }),
+    sign(good, { ...claims, aud: 'laboratory-integration-service/patient' }),
+    sign(good, { ...claims, exp: claims.iat - 31 }),
+    sign(good, { ...claims, exp: '9999999999' }),
+    sign(good, { ...claims, nbf: claims.iat + 3600 }),
+    sign(good, { ...claims, sub: newId(0) }),
+    sign(good, { ...claims, sub: account.id.toUpperCase() }),
+    sign(good, { ...claims, sub: [account.id] }),
+    sign(good, { ...claims, sub: { $ne: '' } }),
+    await new SignJWT(claims).setProtectedHeader({ alg: 'HS256' }).sign(key),
+    sign(good, { ...claims, padding: 'x'.repeat(75_000) }),
+    'x'.repeat(100_000),
+    '..',
+    'null',
+    account.clientSecret,
+    account.clientId,
+  ]
+}
+
+describe('a refresh token', () => {
+  test('serves once and brings the next pair', async () => {
+    const first = await signIn()
+    const { status, body: second } = await refresh(first.refreshToken)
+    expect(status).toBe(200)
+    expect(second.refreshToken).not.toBe(first.refreshToken)
+    expect(await use(second.authToken)).toBe(200)
+    expect((await refresh(second.refreshToken)).status).toBe(200)
+  })
+
+  test('of 20 uses at once serves one, and the others do no harm', async () => {
+    const { refreshToken } = await signIn()
+    const answers = await Promise.all(Array.from({ length: 20 }, () => refresh(refreshToken)))
+    const winners = answers.filter(({ status }) => status === 200)
+    expect(winners).toHaveLength(1)
+    expect(answers.filter(({ status }) => status === 401)).toHaveLength(19)
+    expect((await refresh(winners[0]!.body.refreshToken)).status).toBe(200)
+  })
+
+  test('that comes back within 10 seconds is 401 and harms nothing', async () => {
+    const { refreshToken } = await signIn()
+    const next = (await refresh(refreshToken)).body.refreshToken
+    app.clock.advance(10 * SECOND)
+    const again = await refresh(refreshToken)
+    expect([again.status, again.body.error.details]).toEqual([401, 'invalid client credentials'])
+    expect((await refresh(next)).status).toBe(200)
+  })
+
+  test('that comes back later revokes everything that came of it, and nothing else', async () => {
+    const other = await signIn()
+    const { refreshToken } = await signIn()
+    const next = (await refresh(refreshToken)).body.refreshToken
+    app.clock.advance(10 * SECOND + 1)
+    expect((await refresh(refreshToken)).status).toBe(401)
+    expect((await refresh(next)).status).toBe(401)
+    expect((await refresh(other.refreshToken)).status).toBe(200)
+  })
+
+  test('lasts 30 days without use, and each use begins them anew', async () => {
+    const { refreshToken } = await signIn()
+    app.clock.advance(30 * DAY - 1)
+    const next = (await refresh(refreshToken)).body.refreshToken
+    app.clock.advance(30 * DAY - 1)
+    const last = (await refresh(next)).body.refreshToken
+    app.clock.advance(30 * DAY)
+    expect((await refresh(last)).status).toBe(401)
+  })
+
+  test('serves its own client only, and another one can not use it up', async () => {
+    const { refreshToken } = await signIn()
+    const other = await buildAccount(app)
+    expect((await refresh(refreshToken, other.clientId)).status).toBe(401)
+    expect((await refresh(refreshToken, newId(0))).status).toBe(401)
+    expect((await refresh('x')).status).toBe(401)
+    expect((await refresh(refreshToken)).status).toBe(200)
+  })
+
+  test('is not stored, nor is a client secret: only their hashes are', async () => {
+    const { refreshToken } = await signIn()
+    const rows = [await app.database.knex('refresh_tokens'), await app.database.knex('client_secrets')]
+    const stored = JSON.stringify(rows, (_, value) =>
+      value?.type === 'Buffer' ? Buffer.from(value.data).toString('latin1') : value,
+    )
+    expect(stored).not.toContain(refreshToken)
+    expect(stored).not.toContain(account.clientSecret)
+  })
+
+  test('and an access token do not stand in for each other', async () => {
+    const { authToken, refreshToken } = await signIn()
+    expect(await use(refreshToken)).toBe(401)
+    expect((await refresh(authToken)).status).toBe(401)
+  })
+})

@@ -1,0 +1,125 @@
+/**
+ * Proves of the specification:
+ * - "the custom-field map (keys must match custom fields configured in CRM settings; arbitrary values)".
+ * - "payment method: Allowed values: a payment-gateway value, `UPI`, `Card`, `Cash`."
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Lab } from '../../src/catalogue/labs-repository.ts'
+import { startTestApp, type TestApp } from '../support/app.ts'
+import {
+  buildAccount,
+  buildLab,
+  buildOperatorKey,
+  leadBody,
+  setCrmSettings,
+  type TestAccount,
+} from '../support/builders.ts'
+
+let app: TestApp
+let account: TestAccount
+let lab: Lab
+let key: string
+
+beforeAll(async () => {
+  app = await startTestApp()
+  account = await buildAccount(app)
+  lab = await buildLab(app, account)
+  key = await buildOperatorKey(app)
+  await setCrmSettings(app, account, { customFields: ['campaign', 'toString', 'उम्र'], paymentGateways: ['Online'] })
+})
+afterAll(() => app.close())
+
+const create = (fields: Record<string, unknown>) =>
+  app.call('POST', '/client/crm/lead/create', { token: account.token, body: leadBody(lab, fields) })
+async function storedDetails(leadId: string) {
+  const { details } = await app.database.knex('entries').where({ id: leadId }).first('details')
+  return typeof details === 'string' ? JSON.parse(details) : details
+}
+
+describe('custom fields', () => {
+  test('of the settings are stored with any value, as they are', async () => {
+    const customFields = {
+      campaign: { deep: [{ nested: null, unknownToAll: 1.5 }], text: 'नमस्ते "x"' },
+      toString: false,
+      उम्र: [1, 'two', {}],
+    }
+    const { status, body } = await create({ customFields })
+    expect(status).toBe(200)
+    expect(await storedDetails(body.leadId)).toEqual({ customFields })
+    expect(await storedDetails((await create({ customFields: {} })).body.leadId)).toEqual({ customFields: {} })
+  })
+
+  test('that are not in the settings are 400 naming each, and nothing is stored', async () => {
+    const before = await app.database.knex('entries').count({ n: '*' }).first()
+    const answer = await create({ customFields: { campaign: 1, Campaign: 1, constructor: 2, 'b\nc': 3 } })
+    expect([answer.status, answer.body.error.code]).toEqual([400, 'unknown_custom_field'])
+    const fields = answer.body.error.fields.map(({ field }: { field: string }) => field)
+    expect(fields).toEqual(['customFields.Campaign', 'customFields.constructor', 'customFields.b\ufffdc'])
+    expect(answer.body.error.details).toContain('unknown custom field Campaign')
+    expect(await app.database.knex('entries').count({ n: '*' }).first()).toEqual(before)
+  })
+
+  test('of another account are unknown', async () => {
+    const other = await buildAccount(app)
+    const body = leadBody(await buildLab(app, other), { customFields: { campaign: 1 } })
+    const answer = await app.call('POST', '/client/crm/lead/create', { token: other.token, body })
+    expect([answer.status, answer.body.error.code]).toEqual([400, 'unknown_custom_field'])
+  })
+})
+
+describe('a payment method', () => {
+  test.each(['UPI', 'Card', 'Cash', 'Online'])('may be %s', async (paymentMethod) => {
+    const { status, body } = await create({ paymentMethod })
+    const entry = await app.database.knex('entries').where({ id: body.leadId }).first()
+    expect([status, entry.payment_method]).toEqual([200, paymentMethod])
+  })
+
+  test.each(['online', 'Cheque', '', 'UPI '])('other than those is 400 naming the allowed ones: "%s"', async (text) => {
+    const { status, body } = await create({ paymentMethod: text })
+    const message = 'must be one of UPI, Card, Cash, Online'
+    expect([status, body.error.details]).toEqual([400, `paymentMethod ${message}`])
+    expect(body.error.fields).toEqual([{ field: 'paymentMethod', message }])
+  })
+})
+
+describe('the operator', () => {
+  const path = (id: string) => `/operator/accounts/${id}/crm-settings`
+  const get = async (id: string) => (await app.call('GET', path(id), { token: key })).body
+  const put = (id: string, body: unknown) => app.call('PUT', path(id), { token: key, body })
+  const defaults = { assignStrategy: 'round_robin', customFields: [], paymentGateways: [] }
+
+  test('gets the defaults where nothing was set, and replaces all settings at once', async () => {
+    const { id } = await buildAccount(app)
+    expect(await get(id)).toEqual(defaults)
+    const settings = {
+      assignStrategy: 'least_open',
+      customFields: ['b', 'a', 'b'],
+      paymentGateways: ['Pay U', 'Pay U'],
+    }
+    const expected = { assignStrategy: 'least_open', customFields: ['b', 'a'], paymentGateways: ['Pay U'] }
+    expect((await put(id, { ...settings, unknown: 1 })).body).toEqual(expected)
+    expect(await get(id)).toEqual(expected)
+    expect((await put(id, {})).body).toEqual(defaults)
+    expect(await get(id)).toEqual(defaults)
+  })
+
+  test.each([
+    [{ assignStrategy: 'random' }, 'assignStrategy'],
+    [{ customFields: [''] }, 'customFields.0'],
+    [{ customFields: ['x'.repeat(101)] }, 'customFields.0'],
+    [{ paymentGateways: ['Zahlung über Bank'] }, 'paymentGateways.0'],
+    [{ paymentGateways: ['x'.repeat(65)] }, 'paymentGateways.0'],
+    [{ paymentGateways: 'Online' }, 'paymentGateways'],
+  ])('is told which setting is at fault: %j', async (body, field) => {
+    const answer = await put(account.id, body)
+    expect([answer.status, answer.body.error.fields[0].field]).toEqual([400, field])
+  })
+
+  test('reaches only the account that its key is for', async () => {
+    const token = await buildOperatorKey(app, { accountId: account.id })
+    const other = await buildAccount(app)
+    expect((await app.call('GET', path(other.id), { token })).status).toBe(404)
+    expect((await app.call('PUT', path(other.id), { token, body: {} })).status).toBe(404)
+    expect((await app.call('GET', path(account.id), { token })).status).toBe(200)
+  })
+})

@@ -1,0 +1,107 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { monotonicMs } from '../../src/clock.ts'
+import { publicEventId } from '../../src/ids.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld, SECRETS_KEY } from '../support/delivery-world.ts'
+import { createTestTls } from '../support/tls.ts'
+
+let db: TestDatabase
+let tls: Awaited<ReturnType<typeof createTestTls>>
+let world: DeliveryWorld
+let receiver: HttpsReceiver
+let hold: Promise<void> | undefined
+const folder = mkdtempSync(join(tmpdir(), 'lis-kill-'))
+const children: ChildProcess[] = []
+
+beforeAll(async () => {
+  tls = await createTestTls()
+  db = await openTestDatabase()
+  world = await new DeliveryWorld(db.database).open()
+  receiver = await startHttpsReceiver(tls, async () => {
+    await hold
+    return { status: 200 }
+  })
+})
+afterAll(async () => {
+  for (const child of children) child.kill('SIGKILL')
+  await world.close()
+  await receiver.close()
+  await db.close()
+  tls.remove()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** A real daemon process, ready to deliver. */
+async function startDaemonProcess(): Promise<ChildProcess> {
+  const child = spawn(process.execPath, ['daemon/main.ts'], {
+    env: {
+      ...process.env,
+      NODE_ENV: 'test',
+      MYSQL_URL: db.mysqlUrl,
+      SECRETS_KEY: SECRETS_KEY.toString('base64'),
+      DATA_DIR: folder,
+      PORT: '0',
+      DAEMON_PORT: '0',
+      DELIVERY_CA_FILE: tls.caFile,
+      LOG_LEVEL: 'error',
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  children.push(child)
+  await new Promise<void>((resolve, reject) => {
+    child.stdout!.on('data', (data: Buffer) => data.includes('listening') && resolve())
+    child.once('exit', (code) => reject(new Error(`the daemon ended with ${code}`)))
+  })
+  return child
+}
+
+const exited = (child: ChildProcess) => new Promise<number | null>((resolve) => child.once('exit', resolve))
+
+test('a killed daemon loses nothing: what was in flight is tried again within 15 s, and nothing else is sent twice', async () => {
+  const webhooks = await Promise.all(
+    Array.from({ length: 4 }, (_, n) => world.webhook({ endpoint: `${receiver.url}/${n}` })),
+  )
+  const first = await startDaemonProcess()
+  const sent: string[] = []
+  for (let n = 0; n < 50; n++) sent.push(publicEventId((await world.event()).id))
+  await receiver.arrived(webhooks.length * 50)
+  await world.settled()
+
+  // What is in flight at the kill stays unanswered, so it can't have been recorded.
+  let release = () => {}
+  hold = new Promise((resolve) => (release = resolve))
+  const answered = receiver.requests.length
+  for (let n = 0; n < 20; n++) sent.push(publicEventId((await world.event()).id))
+  await receiver.arrived(answered + webhooks.length)
+  const killed = exited(first)
+  first.kill('SIGKILL')
+  await killed
+  const killedAtMs = monotonicMs()
+  const inFlight = receiver.requests.length - answered
+  hold = undefined
+  release()
+
+  await startDaemonProcess()
+  await receiver.arrived(answered + inFlight + webhooks.length * 20, 25_000)
+  await world.settled()
+  const copies = receiver.requests.map(({ path, headers }) => `${path.slice(1)} ${headers['webhook-id']}`)
+  for (const id of sent) for (let n = 0; n < webhooks.length; n++) expect(copies).toContain(`${n} ${id}`)
+  expect(copies.length - new Set(copies).size).toBe(inFlight)
+  const repeated = receiver.requests.slice(answered + inFlight)
+  expect(repeated[0]!.atMs - killedAtMs).toBeLessThan(15_000)
+}, 60_000)
+
+test('a daemon that is told to stop ends with 0, and leaves no lane owned and no row of its own', async () => {
+  const daemon = children.at(-1)!
+  for (let n = 0; n < 10; n++) await world.event()
+  const ended = exited(daemon)
+  daemon.kill('SIGTERM')
+  expect(await ended).toBe(0)
+  expect(await db.database.knex('daemons').select('token')).toEqual([])
+  expect(await db.database.knex('lanes').whereNotNull('owner').select('webhook_id')).toEqual([])
+})

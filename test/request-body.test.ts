@@ -1,0 +1,131 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Lab } from '../src/catalogue/labs-repository.ts'
+import { startTestApp, type TestApp } from './support/app.ts'
+import { buildAccount, buildLab, leadBody, type TestAccount } from './support/builders.ts'
+
+let app: TestApp
+let account: TestAccount
+let lab: Lab
+
+beforeAll(async () => {
+  app = await startTestApp()
+  account = await buildAccount(app)
+  lab = await buildLab(app, account)
+})
+afterAll(() => app.close())
+
+const createLead = (options: Parameters<TestApp['call']>[2]) =>
+  app.call('POST', '/client/crm/lead/create', { token: account.token, ...options })
+
+describe('the body', () => {
+  const nested = (levels: number) => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`
+
+  test.each([
+    ['malformed JSON', '{"branchID": '],
+    ['nothing at all', ''],
+    ['an array', '[]'],
+    ['null', 'null'],
+    ['a string that holds an object', '"{\\"branchID\\":\\"x\\"}"'],
+    ['a number', '12'],
+    ['5,000 levels', nested(5000)],
+    ['invalid UTF-8', Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])],
+  ])('is 400 when it is %s', async (_, rawBody) => {
+    const answer = await createLead({ rawBody })
+    expect(answer.status).toBe(400)
+    expect(answer.body.error.details).toMatch(/^(the body |a must not be nested)/)
+  })
+
+  test('is 413 over 256 KB, whether or not its length is announced', async () => {
+    const body = JSON.stringify({ padding: 'x'.repeat(256 * 1024) })
+    expect((await createLead({ rawBody: body })).status).toBe(413)
+    const headers = { 'transfer-encoding': 'chunked' }
+    expect((await createLead({ rawBody: body, headers })).status).toBe(413)
+  })
+
+  test.each([
+    ['notes', { notes: 'x'.repeat(4097) }],
+    ['unknown.1', { unknown: ['', 'x'.repeat(4097)] }],
+    ['tests', { tests: Array.from({ length: 101 }, () => ({ test: 'x' })) }],
+    ['unknown', { unknown: JSON.parse(nested(33)) }],
+    ['notes', { notes: '\ud800' }],
+  ])('is 400 naming %s when a limit is broken there, known field or not', async (field, fields) => {
+    const answer = await createLead({ body: leadBody(lab, fields) })
+    expect(answer.status).toBe(400)
+    expect(answer.body.error.fields).toEqual([{ field, message: expect.any(String) }])
+    expect(answer.body.error.details).toContain(field)
+  })
+
+  test('may have 32 levels, 100 items and 4,096 characters, counted as characters', async () => {
+    const fields = {
+      unknown: JSON.parse(nested(31)),
+      list: Array.from({ length: 100 }, () => 1),
+      notes: '😀'.repeat(4096),
+    }
+    expect((await createLead({ body: leadBody(lab, fields) })).status).toBe(200)
+  })
+
+  test('is 400 when a number is infinite', async () => {
+    const rawBody = JSON.stringify(leadBody(lab)).replace('}', ',"totalAmount":1e999}')
+    const answer = await createLead({ rawBody })
+    expect(answer.body.error.fields).toEqual([{ field: 'totalAmount', message: 'must be a finite number' }])
+  })
+
+  test('reaches nobody by __proto__ keys', async () => {
+    const rawBody = JSON.stringify(leadBody(lab)).replace(
+      '}',
+      ',"__proto__":{"polluted":1,"phase":"booking"},"constructor":{"prototype":{"polluted":1}}}',
+    )
+    const answer = await createLead({ rawBody })
+    expect([answer.status, answer.body.phase]).toEqual([200, 'lead'])
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined()
+  })
+
+  test.each(['application/json', 'application/json; charset=utf-8', 'Application/JSON;charset="UTF-8"'])(
+    'is taken as %s',
+    async (contentType) => {
+      const answer = await createLead({ body: leadBody(lab), headers: { 'content-type': contentType } })
+      expect(answer.status).toBe(200)
+    },
+  )
+
+  test.each([
+    ['content-type', 'text/plain'],
+    ['content-type', 'application/x-www-form-urlencoded'],
+    ['content-type', 'application/json; charset=utf-16'],
+    ['content-type', ''],
+    ['content-encoding', 'gzip'],
+  ])('is 415 with %s: %s', async (name, value) => {
+    expect((await createLead({ body: leadBody(lab), headers: { [name]: value } })).status).toBe(415)
+  })
+
+  test.each(['text/plain', 'application/json', ''])(
+    'of a DELETE may be missing with content type "%s"',
+    async (type) => {
+      const answer = await app.call('DELETE', '/client/events/deleteEvent/x', {
+        token: account.token,
+        query: { labID: lab.id },
+        headers: type === '' ? {} : { 'content-type': type },
+      })
+      expect(answer.status).toBe(404)
+    },
+  )
+
+  test('has each of its faults named, without the values', async () => {
+    const answer = await createLead({ body: { phase: 'booking', contact: '+91 98220', tests: [{ cost: 0.001 }] } })
+    expect(answer.body.error.fields).toEqual(
+      expect.arrayContaining([
+        { field: 'branchID', message: 'is required' },
+        { field: 'bookingType', message: 'is required' },
+        { field: 'contact', message: 'must be exactly 10 digits, without symbols or spaces' },
+        { field: 'tests.0.test', message: 'is required' },
+        { field: 'tests.0.cost', message: 'must have at most two decimals' },
+      ]),
+    )
+    expect(JSON.stringify(answer.body)).not.toContain('98220')
+  })
+
+  test('has its values taken as they are: a number in a string field is 400', async () => {
+    const answer = await createLead({ body: leadBody(lab, { first_name: 7 }) })
+    expect(answer.body.error.details).toBe('first_name must be a string')
+  })
+})

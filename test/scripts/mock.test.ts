@@ -1,0 +1,206 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Webhook } from 'standardwebhooks'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { makeSureOfDevTls, type DevTls } from '../../scripts/dev-tls.ts'
+import { startHttpsReceiver } from '../../scripts/https-receiver.ts'
+import { ContractChecker, type ContractOperation } from '../support/contract-checker.ts'
+
+const SCRIPT = join(import.meta.dirname, '..', '..', 'scripts', 'mock.ts')
+const contract = new ContractChecker('client.yaml')
+
+interface Parameter {
+  name: string
+  in: 'query' | 'path' | 'header'
+  required?: boolean
+  example?: unknown
+}
+
+/** The part of an operation that the checker has no need of. */
+interface RequestSide {
+  parameters?: (Parameter | { $ref: string })[]
+  requestBody?: { required?: boolean; content: { 'application/json': { examples: Record<string, { value: object }> } } }
+}
+
+let dataDir: string
+let tls: DevTls
+let mock: ChildProcess
+let baseUrl: string
+
+beforeAll(async () => {
+  dataDir = mkdtempSync(join(tmpdir(), 'lis-mock-'))
+  tls = await makeSureOfDevTls(dataDir, Date.now())
+  mock = spawn(process.execPath, [SCRIPT], {
+    env: { ...process.env, DATA_DIR: dataDir, MOCK_PORT: '0', HOST: '127.0.0.1' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  baseUrl = await new Promise<string>((resolve, reject) => {
+    createInterface({ input: mock.stdout! }).on('line', (line) => {
+      const url = /listening on (http:\S+?);/.exec(line)?.[1]
+      if (url) resolve(url)
+    })
+    mock.on('exit', (code) => reject(new Error(`the mock ended with code ${code}`)))
+  })
+})
+
+afterAll(async () => {
+  mock.kill('SIGTERM')
+  await once(mock, 'exit')
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+function parametersOf(operation: ContractOperation): Parameter[] {
+  return ((operation as RequestSide).parameters ?? []).map((parameter) => {
+    if (!('$ref' in parameter)) return parameter
+    const components = contract.document.components as { parameters: Record<string, Parameter> }
+    return components.parameters[parameter.$ref.split('/').at(-1)!]!
+  })
+}
+
+interface MockRequest {
+  path: string
+  method: string
+  headers: Record<string, string>
+  body?: object
+}
+
+/** As the contract's own examples have it. */
+function validRequest(operation: ContractOperation): MockRequest {
+  const required = parametersOf(operation).filter((parameter) => parameter.required)
+  let path = operation.path
+  const query = new URLSearchParams()
+  for (const { name, in: place, example } of required) {
+    if (place === 'path') path = path.replace(`{${name}}`, String(example))
+    if (place === 'query') query.set(name, String(example))
+  }
+  const content = (operation as RequestSide).requestBody?.content['application/json']
+  const body = content && Object.values(content.examples)[0]!.value
+  return {
+    path: query.size > 0 ? `${path}?${query}` : path,
+    method: operation.method,
+    headers: {
+      ...(operation.needsToken
+        ? { authorization: 'Bearer any', 'patient-authorization': 'Bearer any' }
+        : ({} as Record<string, string>)),
+      ...(body ? { 'content-type': 'application/json' } : {}),
+    },
+    ...(body ? { body } : {}),
+  }
+}
+
+async function send({ path, method, headers, body }: MockRequest) {
+  const response = await fetch(`${baseUrl}${path}`, {
+    method,
+    headers,
+    ...(body ? { body: JSON.stringify(body) } : {}),
+  })
+  const text = await response.text()
+  const answer = {
+    status: response.status,
+    headers: Object.fromEntries(response.headers),
+    body: text ? JSON.parse(text) : undefined,
+  }
+  contract.check(method, path.split('?')[0]!, answer)
+  return answer
+}
+
+function examplesOf(operation: ContractOperation, status: number): unknown[] {
+  const content = operation.responses[status]?.content?.['application/json'] as
+    { examples: Record<string, { value: unknown }> } | undefined
+  return Object.values(content?.examples ?? {}).map(({ value }) => value)
+}
+
+const operations = contract.operations.map((operation) => [operation.operationId, operation] as const)
+
+describe('every operation', () => {
+  test.each(operations)('%s answers a request of the contract with its example', async (_id, operation) => {
+    const answer = await send(validRequest(operation))
+    expect(answer.status).toBe(200)
+    expect(examplesOf(operation, 200)).toContainEqual(answer.body)
+    expect(answer.headers['idempotent-replayed']).toBeUndefined()
+  })
+
+  test.each(operations)('%s refuses a request outside the contract and says why', async (_id, operation) => {
+    const valid = validRequest(operation)
+    const query = parametersOf(operation).find((parameter) => parameter.required && parameter.in === 'query')
+    if (query) {
+      const { status, body } = await send({ ...valid, path: valid.path.split('?')[0]! })
+      expect({ status, code: body.error.code }).toEqual({ status: 400, code: 'invalid_request' })
+      expect(body.error.fields).toContainEqual({ field: query.name, message: 'is required' })
+    } else if ((operation as RequestSide).requestBody?.required) {
+      const { status, body } = await send({ ...valid, body: {} })
+      expect({ status, code: body.error.code }).toEqual({ status: 400, code: 'invalid_request' })
+      expect(body.error.fields[0].message).toBe('is required')
+    }
+    if (!operation.needsToken) return
+    const { status, body } = await send({ ...valid, headers: { 'content-type': 'application/json' } })
+    expect({ status, code: body.error.code }).toEqual({ status: 401, code: 'invalid_access_token' })
+  })
+})
+
+describe('a subscribe', () => {
+  const subscribe = contract.operations.find(({ operationId }) => operationId === 'subscribeWebhook')!
+  const allEvents = Object.keys(contract.document.webhooks as object)
+
+  test('brings one signed sample of each of its events to a real HTTPS endpoint', async () => {
+    const receiver = await startHttpsReceiver(tls)
+    try {
+      const request = validRequest(subscribe)
+      const events = allEvents.filter((event) =>
+        Object.keys((subscribe as object as { callbacks: object }).callbacks).includes(event),
+      )
+      expect(events.length).toBeGreaterThanOrEqual(17)
+      const endpoint = `${receiver.url}/events`
+      const { body } = await send({ ...request, body: { ...request.body, events, endpoint } })
+      const arrived = await receiver.arrived(events.length)
+      expect(arrived.map(({ body }) => JSON.parse(body.toString()).type)).toEqual(events)
+      for (const { path, headers, body: bytes } of arrived) {
+        expect(path).toBe('/events')
+        const event = new Webhook(body.data.secret).verify(bytes, headers as Record<string, string>) as { id: string }
+        expect(headers['webhook-id']).toBe(event.id)
+        const { type } = JSON.parse(bytes.toString())
+        contract.checkSchema(`#/webhooks/${type}/post/requestBody/content/application~1json/schema`, event)
+      }
+    } finally {
+      await receiver.close()
+    }
+  })
+
+  test('with an endpoint that nobody serves is answered all the same', async () => {
+    const request = validRequest(subscribe)
+    const { status } = await send({ ...request, body: { ...request.body, endpoint: 'https://127.0.0.1:1/events' } })
+    expect(status).toBe(200)
+  })
+})
+
+describe('what Prism alone would get wrong', () => {
+  test('malformed JSON, a path and a method outside the contract are refused in its shape, and the mock goes on', async () => {
+    const malformed = await fetch(`${baseUrl}/client/auth/token`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-request-id': 'mine' },
+      body: '{',
+    })
+    expect(malformed.status).toBe(400)
+    expect(malformed.headers.get('x-request-id')).toBe('mine')
+    expect(await malformed.json()).toMatchObject({ error: { code: 'malformed_json' }, requestId: 'mine' })
+    const headers = { authorization: 'Bearer any' }
+    expect(await send({ path: '/nowhere', method: 'GET', headers })).toMatchObject({ status: 404 })
+    expect(await send({ path: '/client/labs', method: 'PUT', headers })).toMatchObject({ status: 405 })
+  })
+
+  test('a body over 256 KB is refused', async () => {
+    const token = contract.operations.find(({ operationId }) => operationId === 'issueToken')!
+    const answer = await send({ ...validRequest(token), body: { clientID: 'x'.repeat(300_000) } })
+    expect(answer.status).toBe(413)
+  })
+
+  test('Prefer chooses another documented answer', async () => {
+    const entry = validRequest(contract.operations.find(({ operationId }) => operationId === 'createEntry')!)
+    const answer = await send({ ...entry, headers: { ...entry.headers, prefer: 'code=409' } })
+    expect(answer).toMatchObject({ status: 409, body: { error: { code: 'duplicate_entry' } } })
+  })
+})

@@ -1,0 +1,147 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createConnection, createServer, type AddressInfo, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { createEmptyDatabase, openTestDatabase, type TestDatabase } from './support/database.ts'
+
+const SERVER = join(import.meta.dirname, '..', 'src', 'server.ts')
+
+let testDatabase: TestDatabase
+let dataDir: string
+const started: ChildProcess[] = []
+
+beforeAll(async () => {
+  testDatabase = await openTestDatabase()
+  dataDir = mkdtempSync(join(tmpdir(), 'lis-server-'))
+})
+afterEach(() => {
+  for (const child of started.splice(0)) child.kill('SIGKILL')
+})
+afterAll(async () => {
+  rmSync(dataDir, { recursive: true, force: true })
+  await testDatabase.close()
+})
+
+interface Running {
+  child: ChildProcess
+  output: { stdout: string; stderr: string }
+  /** Resolves with the port, or undefined when the process ends without one. */
+  port: Promise<number | undefined>
+  exit: Promise<number | null>
+}
+
+function start(env: Record<string, string> = {}): Running {
+  const child = spawn(process.execPath, [SERVER], {
+    env: { PATH: process.env.PATH, MYSQL_URL: testDatabase.mysqlUrl, DATA_DIR: dataDir, PORT: '0', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  started.push(child)
+  const output = { stdout: '', stderr: '' }
+  child.stderr!.on('data', (chunk) => (output.stderr += chunk))
+  const exit = new Promise<number | null>((resolve) => child.on('close', resolve))
+  const port = new Promise<number | undefined>((resolve) => {
+    child.stdout!.on('data', (chunk) => {
+      output.stdout += chunk
+      const match = /^listening (\d+)\n/.exec(output.stdout)
+      if (match) resolve(Number(match[1]))
+    })
+    void exit.then(() => resolve(undefined))
+  })
+  return { child, output, port, exit }
+}
+
+const statusOf = async (port: number, path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).status
+
+test('the server says where it listens in one line, is ready, and ends with 0 on SIGTERM', async () => {
+  const server = start()
+  const port = (await server.port)!
+  expect(await statusOf(port, '/readyz')).toBe(200)
+  expect(await statusOf(port, '/operator/accounts')).toBe(401)
+  server.child.kill('SIGTERM')
+  expect(await server.exit).toBe(0)
+  expect(server.output.stdout).toBe(`listening ${port}\n`)
+  const events = server.output.stderr
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line).event)
+  expect(events).toEqual(['api.listening', 'request.completed', 'request.completed', 'api.draining', 'api.stopped'])
+})
+
+test('a request that is running when the server is told to stop is answered, and its connection ends', async () => {
+  const server = start()
+  const port = (await server.port)!
+  const body = JSON.stringify({ clientID: 'x', clientSecret: 'y' })
+  const { socket, answer } = await open(port)
+  const idle = await open(port)
+  socket.write(
+    `POST /client/auth/token HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
+  )
+  const kept = await open(port)
+  kept.socket.write('GET /livez HTTP/1.1\r\nHost: x\r\n\r\n')
+  await new Promise((resolve) => kept.socket.once('data', resolve))
+  server.child.kill('SIGTERM')
+  // Neither the connection that was never used nor the one that is kept alive holds the stop up.
+  expect(await idle.answer).toBe('')
+  expect(await kept.answer).toMatch(/^HTTP\/1.1 200 [^]*keep-alive/i)
+  await expect(fetch(`http://127.0.0.1:${port}/livez`)).rejects.toThrow()
+  socket.write(body.slice(5))
+  expect(await answer).toMatch(/^HTTP\/1.1 401 [^]*Connection: close[^]*invalid client credentials/)
+  expect(await server.exit).toBe(0)
+})
+
+test('with OPERATOR_PORT the operator has a listener of its own, and the public port does not know it', async () => {
+  const operatorPort = await freePort()
+  const server = start({ OPERATOR_PORT: String(operatorPort) })
+  const port = (await server.port)!
+  expect(await statusOf(port, '/operator/accounts')).toBe(404)
+  expect(await statusOf(operatorPort, '/operator/accounts')).toBe(401)
+  expect(await statusOf(operatorPort, '/client/labs')).toBe(404)
+  server.child.kill('SIGTERM')
+  expect(await server.exit).toBe(0)
+})
+
+test('what keeps it from starting is said in one line, with exit 1 and nothing on stdout', async () => {
+  const taken = createServer()
+  const takenPort = await new Promise<number>((resolve) => {
+    taken.listen(0, '127.0.0.1', () => resolve((taken.address() as AddressInfo).port))
+  })
+  const empty = await createEmptyDatabase()
+  const nowhere = 'mysql://root:hunter2@localhost/lis?socketPath=/nowhere.sock'
+  const cases: [Record<string, string>, RegExp][] = [
+    [{ PORT: String(takenPort) }, new RegExp(`^port ${takenPort} on 127.0.0.1 is taken: set PORT to another one\n$`)],
+    [
+      { MYSQL_URL: nowhere },
+      /^the database can't be reached \(ENOENT\): start it, or set MYSQL_URL to the one to use\n$/,
+    ],
+    [{ MYSQL_URL: empty.mysqlUrl }, /^the database schema is not current: run make migrate\n$/],
+    [{ PORT: 'http' }, /^the settings can't be used:\n {2}- PORT must be a whole number[^\n]*\n$/],
+  ]
+  for (const [env, said] of cases) {
+    const server = start(env)
+    expect(await server.exit).toBe(1)
+    expect(server.output.stdout).toBe('')
+    expect(server.output.stderr).toMatch(said)
+  }
+  await empty.drop()
+  await new Promise((resolve) => taken.close(resolve))
+})
+
+async function open(port: number): Promise<{ socket: Socket; answer: Promise<string> }> {
+  const socket = createConnection(port, '127.0.0.1')
+  await new Promise((resolve) => socket.once('connect', resolve))
+  let text = ''
+  socket.on('data', (chunk) => (text += chunk))
+  return { socket, answer: new Promise((resolve) => socket.once('close', () => resolve(text))) }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  return new Promise((resolve) => {
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo
+      server.close(() => resolve(port))
+    })
+  })
+}

@@ -1,0 +1,59 @@
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { SMTPServer } from 'smtp-server'
+
+export interface ReceivedMail {
+  from: string
+  recipients: string[]
+  /** As it came over the wire, unfolded. */
+  raw: string
+  messageId: string
+}
+
+export interface TestSmtpServer {
+  url: string
+  mails: ReceivedMail[]
+  /** true: every mail is refused for now. */
+  refusing: boolean
+  close(): Promise<void>
+}
+
+/** A real SMTP server on a free port. */
+export async function startSmtpServer(): Promise<TestSmtpServer> {
+  const mails: ReceivedMail[] = []
+  const state = { refusing: false }
+  const server = new SMTPServer({
+    disabledCommands: ['AUTH', 'STARTTLS'],
+    onData(stream, session, callback) {
+      const chunks: Buffer[] = []
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+      stream.on('end', () => {
+        if (state.refusing) return callback(Object.assign(new Error('try later'), { responseCode: 451 }))
+        const raw = Buffer.concat(chunks)
+          .toString('utf8')
+          .replace(/\r\n[ \t]+/g, ' ')
+        mails.push({
+          from: session.envelope.mailFrom ? session.envelope.mailFrom.address : '',
+          recipients: session.envelope.rcptTo.map(({ address }) => address),
+          raw,
+          messageId: /^message-id: (.*)$/im.exec(raw)?.[1]?.trim() ?? '',
+        })
+        callback()
+      })
+    },
+  })
+  server.on('error', () => {})
+  server.listen(0, '127.0.0.1')
+  await once(server.server, 'listening')
+  return {
+    url: `smtp://127.0.0.1:${(server.server.address() as AddressInfo).port}`,
+    mails,
+    get refusing() {
+      return state.refusing
+    },
+    set refusing(value) {
+      state.refusing = value
+    },
+    close: () => new Promise((resolve) => server.close(() => resolve())),
+  }
+}
