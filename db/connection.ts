@@ -16,8 +16,11 @@ const ER_DUP_ENTRY = 1062
 /** The longest that a request may wait for the database in all, in milliseconds. Then it is answered 503. */
 const REQUEST_BUDGET_MS = 4000
 
-/** `innodb_lock_wait_timeout` of every session. */
-const LOCK_WAIT_MS = 1000
+/**
+ * The longest that one statement waits for a lock, in milliseconds: `innodb_lock_wait_timeout` of every session is 1 s, and
+ * MySQL looks for waits that are over once a second only, so that it ends one after up to 2 s.
+ */
+const LONGEST_LOCK_WAIT_MS = 2200
 
 export interface Database {
   knex: Knex
@@ -120,7 +123,7 @@ export async function withinBudget<T>(work: () => Promise<T>): Promise<T> {
       if (isConnectionFault(error)) throw unavailable('the database does not answer; try again shortly')
       if (!isRetriable(error)) throw error
       // A further try could wait for a lock until after the deadline, and commit when the caller has been told 503.
-      if (monotonicMs() + LOCK_WAIT_MS >= deadline) throw unavailable('the database is busy; try again shortly')
+      if (monotonicMs() + LONGEST_LOCK_WAIT_MS >= deadline) throw unavailable('the database is busy; try again shortly')
       // A short, growing, random wait: two transactions that met once don't meet again at once.
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(5 * attempt, 50)))
     }
