@@ -6,6 +6,7 @@ import type { Database } from '../db/connection.ts'
 import { accountHandlers } from './accounts/account-handlers.ts'
 import type { Account } from './accounts/accounts-repository.ts'
 import type { Reply, ValidatedCall } from './api.ts'
+import { auditOf, type Audit } from './audit/audit.ts'
 import type { AccessTokens } from './auth/access-token.ts'
 import type { OperatorKey } from './auth/operator-keys-repository.ts'
 import { tokenHandlers } from './auth/token-handlers.ts'
@@ -101,7 +102,7 @@ export type PatientHandler<Id extends ClientId> = (
 
 /** Called by the lab's own systems. */
 export type OperatorHandler<Id extends keyof OperatorContract> = (
-  call: Call<OperatorContract[Id]> & { operator: OperatorKey },
+  call: Call<OperatorContract[Id]> & { operator: OperatorKey; audit: Audit },
 ) => Promise<ReplyOf<OperatorContract[Id]>>
 
 type ClientHandlers = {
@@ -141,14 +142,17 @@ export function operatorOperations(deps: HandlerDeps): Handlers {
     ...billingKeepingHandlers(deps),
     ...crmKeepingHandlers(deps),
   }
-  return withCaller(handlers, (call) => ({ ...call, operator: call.security.operatorKey }))
+  return withCaller(handlers, (call, operationId) => {
+    const operator = call.security.operatorKey as OperatorKey
+    return { ...call, operator, audit: auditOf(deps.clock, operator, operationId, call.requestId) }
+  })
 }
 
 /**
  * The one place where the contract's types are taken on trust: what reaches a handler was validated against the schemas
  * that the types were generated from.
  */
-function withCaller(handlers: object, toCall: (call: ValidatedCall) => object): Handlers {
+function withCaller(handlers: object, toCall: (call: ValidatedCall, operationId: string) => object): Handlers {
   const trusted = Object.entries(handlers) as [string, (call: object) => Promise<Reply>][]
-  return Object.fromEntries(trusted.map(([id, handler]) => [id, (call: ValidatedCall) => handler(toCall(call))]))
+  return Object.fromEntries(trusted.map(([id, handler]) => [id, (call: ValidatedCall) => handler(toCall(call, id))]))
 }

@@ -6,12 +6,13 @@ import type { Lab } from '../catalogue/labs-repository.ts'
 import { DomainError, notFound } from '../errors.ts'
 import type { OperatorKey } from './operator-keys-repository.ts'
 
-/** `admin` keeps accounts and the catalogue; `staff` works with entries, bills and deliveries. */
+/** `staff` works with entries, bills and deliveries; `admin` does that too, and keeps accounts and the catalogue. */
 export type OperatorRole = 'admin' | 'staff'
 
-/** @throws 403 when the key has another role */
+/** @throws 403 when the key's role does not reach so far */
 export function requireRole(operator: OperatorKey, role: OperatorRole): void {
-  if (operator.role !== role) throw operatorForbidden(`this takes an operator key with the role ${role}`)
+  if (operator.role !== role && operator.role !== 'admin')
+    throw operatorForbidden(`this takes an operator key with the role ${role}`)
 }
 
 /** @throws 403 when the key is bound to one account, and so may not make others */
