@@ -198,6 +198,154 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/client/events/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List deliveries
+         * @description Every event for every webhook, the newest event first: what is pending and what has ended. On a party-scoped account the list is of one party's webhooks.
+         *
+         *     A page may hold fewer rows than `limit`, or none, while `nextCursor` is not null: go on until it is null.
+         */
+        get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/events/deliveries/{webhookId}/{eventId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show one delivery
+         * @description One delivery with its attempts, what was answered to them, and the body that is sent.
+         */
+        get: operations["getDelivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/events/deliveries/{webhookId}/{eventId}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send one delivery again
+         * @description Sends a delivery that has ended again, whatever its end was, with the same `webhook-id`. It is due at once and counts like any other: it goes on with the number of its next attempt, and after the last one of the schedule each is the only one.
+         *
+         *     Refused with 409 while it is pending, while its webhook is not active, once its body is not kept any more, and for an event of a time in which the webhook was auto-deleted: such events are not sent later. A `*.send` event whose message a webhook has taken, or that went the normal way, is sent again only with `allowSecondMessage`.
+         */
+        post: operations["redeliver"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/events/missed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List missed events
+         * @description Events of times in which the webhook was auto-deleted, the newest first. They were not sent to it and never will be: no operation sends them. They can be read one by one, with their bodies.
+         *
+         *     A page may hold fewer rows than `limit`, or none, while `nextCursor` is not null: go on until it is null.
+         */
+        get: operations["listMissedEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/events/missed/{webhookId}/{eventId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show one missed event
+         * @description A missed event with the body that would have been sent.
+         */
+        get: operations["getMissedEvent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/events/recoveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send again what failed since a time
+         * @description Sends again what ended without a 2xx since a time, at most 14 days ago: exhausted and discarded deliveries of one active webhook, the oldest first. It runs in the background; read how far it has come. New events don't wait behind it.
+         *
+         *     Left out, and counted: messages that have gone out, deliveries whose body is not kept any more, and events of times in which the webhook was auto-deleted, which are not sent later. Only one recovery of a webhook runs at a time.
+         */
+        post: operations["startRecovery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/events/recoveries/{recoveryId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show how far a recovery has come
+         * @description How far a recovery has come, and what it has left out.
+         */
+        get: operations["getRecovery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/client/labs": {
         parameters: {
             query?: never;
@@ -359,6 +507,30 @@ export interface paths {
         get: operations["listPatientReports"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/client/sandbox/walk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Walk an entry through its life
+         * @description Does with a lead or booking of yours what a lab would do, so that you see every event without one. Only on an account that is marked as a sandbox; on any other it is refused and nothing happens. Not in the first version of this interface; nothing else changes with it.
+         *
+         *     A lead is quoted and converted. The booking is confirmed and rescheduled by a day, gets a phlebotomist and then another one, whose name is sent. With `ending` `completed` the phlebotomist arrives, collects and submits the sample; a bill is made, deleted, and made again; its report is signed off, which completes the bill, and amended; bill and report are sent. With `cancelled` the booking is cancelled instead. Two walks show all 17 events. Messages are left out where the entry has no contact, and the quotation where nothing of it has a price.
+         *
+         *     All of it happens at once, and either all or nothing. An entry that was walked, or of which staff have done more than booking it, can't be walked.
+         */
+        post: operations["walkSandboxEntry"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1373,6 +1545,189 @@ export interface webhooks {
 }
 export interface components {
     schemas: {
+        /**
+         * @description `pending`: an attempt is due or under way. `delivered`: answered with a 2xx. `exhausted`: the last attempt failed. `discarded`: its webhook was deleted, or auto-deleted, while it waited.
+         * @enum {string}
+         */
+        DeliveryStatus: "pending" | "delivered" | "exhausted" | "discarded";
+        /**
+         * @description An event name, or `webhook.test`.
+         * @enum {string}
+         */
+        DeliveredType: "bill.created" | "bill.deleted" | "bill.completed" | "report.completed" | "lead.created" | "booking.created" | "booking.phlebotomist_assigned" | "booking.phlebotomist_arrived" | "booking.phlebotomist_sample_collected" | "booking.phlebotomist_sample_submitted" | "booking.rescheduled" | "booking.cancelled" | "report.send" | "bill.send" | "booking.send" | "phlebotomist.send" | "quotation.send" | "webhook.test";
+        /**
+         * Format: date-time
+         * @description An ISO 8601 date-time with an offset.
+         */
+        Instant: string;
+        /** @description One event for one webhook. */
+        DeliveryRow: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event, or `webhook.test`. */
+            type: string;
+            status: components["schemas"]["DeliveryStatus"];
+            /** @description Attempts made so far. */
+            attempts: number;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+            /** @description Only where it is pending; in the past where it waits for its turn. */
+            nextAttemptAt?: components["schemas"]["Timestamp"];
+            /** @description Only where its end is recorded. */
+            endedAt?: components["schemas"]["Timestamp"];
+        };
+        /** @description One request of a delivery. */
+        DeliveryAttempt: {
+            /** @description Its number, from 1. */
+            attempt: number;
+            /** @description When it began. */
+            startedAt: components["schemas"]["Timestamp"];
+            /** @description From there to the end of the head of the answer, in milliseconds. */
+            durationMs: number;
+            /** @description `ok`, `http_status` for any other answer, or the kind of fault: `timeout`, `dns`, `tls`, `refused` and so on. */
+            class: string;
+            /** @description The HTTP status, where there was an answer. */
+            status?: number;
+            /** @description What went wrong, where something did. */
+            error?: string;
+            /** @description The first kilobyte of the body of the answer, where it had one, read as UTF-8. */
+            answer?: string;
+        };
+        /** @description A delivery with its attempts and its body. */
+        DeliveryDetail: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event, or `webhook.test`. */
+            type: string;
+            status: components["schemas"]["DeliveryStatus"];
+            /** @description Attempts made so far. */
+            attempts: number;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+            /** @description Only where it is pending; in the past where it waits for its turn. */
+            nextAttemptAt?: components["schemas"]["Timestamp"];
+            /** @description Only where its end is recorded. */
+            endedAt?: components["schemas"]["Timestamp"];
+            /** @description Its attempts, the first one first. */
+            attemptLog: components["schemas"]["DeliveryAttempt"][];
+            /** @description Exactly what is sent, and what the signature covers; null where it is not kept any more. */
+            body: string | null;
+        };
+        /** @description An event of a time in which the webhook was auto-deleted. */
+        MissedEventRow: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event. */
+            type: string;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A missed event with its body. */
+        MissedEventDetail: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event. */
+            type: string;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+            /** @description What would have been sent; null where it is not kept any more. */
+            body: string | null;
+        };
+        /** @description How to send it again. */
+        RedeliverRequest: {
+            /**
+             * @description Send a `*.send` event again though a webhook has taken the message or it went the normal way. The patient may get it twice.
+             * @default false
+             */
+            allowSecondMessage?: boolean;
+        };
+        /** @description What to send again. */
+        RecoveryRequest: {
+            /** @description An active webhook. */
+            webhookId: string;
+            /** @description Events recorded from then on; at most 14 days ago. */
+            since: components["schemas"]["Instant"];
+        };
+        /** @description An order to send again what ended without a 2xx, and how far it has come. */
+        Recovery: {
+            /** @description The recovery. */
+            recoveryId: components["schemas"]["Id"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /**
+             * @description `stopped`: the webhook was deleted or auto-deleted before the end.
+             * @enum {string}
+             */
+            state: "running" | "completed" | "stopped";
+            /** @description Events recorded from then on. */
+            since: components["schemas"]["Timestamp"];
+            /** @description Percent of the time that was looked through. */
+            progress: number;
+            /** @description Deliveries that are sent again. */
+            requeued: number;
+            /** @description `*.send` deliveries left out because a webhook has taken the message or it went the normal way. */
+            skippedMessages: number;
+            /** @description Deliveries left out because the body is not kept any more. */
+            skippedExpired: number;
+            /** @description Events of times in which the webhook was auto-deleted. They are not sent; list them as missed events. */
+            missed: number;
+            /** @description When it was ordered. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it last came further. */
+            updatedAt: components["schemas"]["Timestamp"];
+            /** @description When it ended, where it has. */
+            finishedAt?: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of deliveries. */
+        DeliveryListResponse: {
+            /** @constant */
+            success: true;
+            /** @description A sentence for a person. */
+            message: string;
+            /** @description The newest event first. */
+            data: components["schemas"]["DeliveryRow"][];
+            /** @description `cursor` of the next page; null: there is none. */
+            nextCursor: string | null;
+        };
+        /** @description A delivery. */
+        DeliveryResponse: {
+            /** @constant */
+            success: true;
+            /** @description A sentence for a person. */
+            message: string;
+            data: components["schemas"]["DeliveryDetail"];
+        };
+        /** @description A page of missed events. */
+        MissedEventListResponse: {
+            /** @constant */
+            success: true;
+            /** @description A sentence for a person. */
+            message: string;
+            /** @description The newest event first. */
+            data: components["schemas"]["MissedEventRow"][];
+            /** @description `cursor` of the next page; null: there is none. */
+            nextCursor: string | null;
+        };
+        /** @description A missed event. */
+        MissedEventResponse: {
+            /** @constant */
+            success: true;
+            /** @description A sentence for a person. */
+            message: string;
+            data: components["schemas"]["MissedEventDetail"];
+        };
+        /** @description A recovery. */
+        RecoveryResponse: {
+            /** @constant */
+            success: true;
+            /** @description A sentence for a person. */
+            message: string;
+            data: components["schemas"]["Recovery"];
+        };
         /** @description Client credentials. */
         TokenRequest: {
             /** @description Issued by the operator of the service. */
@@ -1931,13 +2286,43 @@ export interface components {
             reportDate: components["schemas"]["Timestamp"];
             /** @description The name of the lab. */
             labName: string;
-            /** @description The name of the patient. */
+            /** @description The name of the patient, first and last. */
             patientName: string;
             /** @description The names of the tests. */
             tests: string[];
         };
         /** @description The patient's reports at the lab, the newest first. */
         PatientReportList: components["schemas"]["PatientReport"][];
+        /** @description Which entry is walked, and how it ends. */
+        SandboxWalkRequest: {
+            /** @description The lab of the entry. */
+            labID: string;
+            /** @description The entry. */
+            leadId: string;
+            /**
+             * @description A completed report, or a cancelled booking.
+             * @default completed
+             * @enum {string}
+             */
+            ending?: "completed" | "cancelled";
+        };
+        /** @description The entry was walked. */
+        SandboxWalkResponse: {
+            /** @constant */
+            success: true;
+            /** @description What happened, for a person. */
+            message: string;
+            /** @description Where it ended. */
+            data: {
+                /** @description The entry. */
+                leadId: components["schemas"]["Id"];
+                bookingStatus: components["schemas"]["BookingStatus"];
+                /** @description Its bill; null for a cancelled one. */
+                billId: components["schemas"]["IdOrNull"];
+                /** @description Its report; null for a cancelled one. */
+                reportId: components["schemas"]["IdOrNull"];
+            };
+        };
         /** @description The body of every answer with a status of 400 or more. */
         Error: {
             /** @constant */
@@ -2269,6 +2654,8 @@ export interface components {
             variables: {
                 [key: string]: string;
             };
+            /** @description How many there are. Only where `variables` was shortened. */
+            variablesCount?: number;
             /** @description A signed link to the attachment; it expires. */
             attachmentUrl: string | null;
             /** @description The bill that the message is about. */
@@ -2769,6 +3156,61 @@ export interface components {
         };
     };
     parameters: {
+        /**
+         * @description The webhook.
+         * @example 01m6das2k6480cxqeq0dq53y06
+         */
+        LogWebhookInPath: string;
+        /**
+         * @description The event, as `webhook-id` names it.
+         * @example evt_01m7vm63q8aahtnmat708mh7jk
+         */
+        LogEventInPath: string;
+        /**
+         * @description The recovery.
+         * @example 01m7vnyak8q2k1v7f3xw9s0d4c
+         */
+        LogRecoveryInPath: string;
+        /**
+         * @description Of this webhook only, whatever has become of it.
+         * @example 01m6das2k6480cxqeq0dq53y06
+         */
+        LogWebhook: string;
+        /**
+         * @description The webhook that missed them.
+         * @example 01m6das2k6480cxqeq0dq53y06
+         */
+        LogMissedWebhook: string;
+        /**
+         * @description Only deliveries of this status.
+         * @example exhausted
+         */
+        LogStatus: components["schemas"]["DeliveryStatus"];
+        /**
+         * @description Only events of this name.
+         * @example lead.created
+         */
+        LogType: components["schemas"]["DeliveredType"];
+        /**
+         * @description Only events of this time and later.
+         * @example 2026-11-19T00:00:00+05:30
+         */
+        LogFrom: components["schemas"]["Instant"];
+        /**
+         * @description Only events before this time.
+         * @example 2026-11-20T00:00:00+05:30
+         */
+        LogTo: components["schemas"]["Instant"];
+        /**
+         * @description The most rows that a page holds.
+         * @example 50
+         */
+        PageLimit: number;
+        /**
+         * @description `nextCursor` of the page before.
+         * @example WyJyb3ciXQ
+         */
+        PageCursor: string;
         /**
          * @description The lab (`branchID` of the list of labs).
          * @example 01jqqvgz40vzvszvskctnwr22v
@@ -3451,6 +3893,613 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listDeliveries: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+                /**
+                 * @description Of this webhook only, whatever has become of it.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId?: components["parameters"]["LogWebhook"];
+                /**
+                 * @description Only deliveries of this status.
+                 * @example exhausted
+                 */
+                status?: components["parameters"]["LogStatus"];
+                /**
+                 * @description Only events of this name.
+                 * @example lead.created
+                 */
+                type?: components["parameters"]["LogType"];
+                /**
+                 * @description Only events of this time and later.
+                 * @example 2026-11-19T00:00:00+05:30
+                 */
+                from?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Only events before this time.
+                 * @example 2026-11-20T00:00:00+05:30
+                 */
+                to?: components["parameters"]["LogTo"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before.
+                 * @example WyJyb3ciXQ
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The deliveries. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryListResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getDelivery: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The webhook.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogWebhookInPath"];
+                /**
+                 * @description The event, as `webhook-id` names it.
+                 * @example evt_01m7vm63q8aahtnmat708mh7jk
+                 */
+                eventId: components["parameters"]["LogEventInPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such webhook, or it has no such delivery. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    redeliver: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The webhook.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogWebhookInPath"];
+                /**
+                 * @description The event, as `webhook-id` names it.
+                 * @example evt_01m7vm63q8aahtnmat708mh7jk
+                 */
+                eventId: components["parameters"]["LogEventInPath"];
+            };
+            cookie?: never;
+        };
+        /** @description May be left out. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RedeliverRequest"];
+            };
+        };
+        responses: {
+            /** @description It is on its way. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such webhook, or it has no such delivery. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It is not to be sent; `error.code` says why. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listMissedEvents: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+                /**
+                 * @description The webhook that missed them.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogMissedWebhook"];
+                /**
+                 * @description Only events of this name.
+                 * @example lead.created
+                 */
+                type?: components["parameters"]["LogType"];
+                /**
+                 * @description Only events of this time and later.
+                 * @example 2026-11-19T00:00:00+05:30
+                 */
+                from?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Only events before this time.
+                 * @example 2026-11-20T00:00:00+05:30
+                 */
+                to?: components["parameters"]["LogTo"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before.
+                 * @example WyJyb3ciXQ
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The missed events. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MissedEventListResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getMissedEvent: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The webhook.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogWebhookInPath"];
+                /**
+                 * @description The event, as `webhook-id` names it.
+                 * @example evt_01m7vm63q8aahtnmat708mh7jk
+                 */
+                eventId: components["parameters"]["LogEventInPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The event. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MissedEventResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such webhook, or it has not missed such an event. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    startRecovery: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What to send again. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecoveryRequest"];
+            };
+        };
+        responses: {
+            /** @description The recovery runs. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The webhook is not active, or a recovery runs. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getRecovery: {
+        parameters: {
+            query: {
+                /**
+                 * @description The lab (`branchID` of the list of labs).
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `organization`: a corporate.
+                 * @example 01jwqg5h4029yzse4k8gpdjzy1
+                 */
+                corporateUser?: components["parameters"]["CorporateUser"];
+                /**
+                 * @description Only on party-scoped accounts, and not together with `corporateUser`: a doctor or hospital.
+                 * @example 01jwt2j840c2gpn2gvre1s79xp
+                 */
+                organization?: components["parameters"]["Organization"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The recovery.
+                 * @example 01m7vnyak8q2k1v7f3xw9s0d4c
+                 */
+                recoveryId: components["parameters"]["LogRecoveryInPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The recovery. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["LabForbidden"];
+            /** @description There is no such recovery. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listLabs: {
         parameters: {
             query?: never;
@@ -3886,6 +4935,73 @@ export interface operations {
                 };
             };
             403: components["responses"]["LabForbidden"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    walkSandboxEntry: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Which entry, and how it ends. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SandboxWalkRequest"];
+            };
+        };
+        responses: {
+            /** @description The entry was walked; its events are on their way. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxWalkResponse"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            /** @description The account is live, or the lab is not one of the account. */
+            403: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The entry is too far for a walk; `error.details` says its state. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * List accounts
-         * @description All accounts, the oldest first.
+         * @description All accounts, the oldest first. A key that is bound to an account sees that one.
          */
         get: operations["listAccounts"];
         put?: never;
@@ -35,7 +35,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List client secrets
+         * @description The client of the account and its secrets, revoked ones too; never the secrets themselves.
+         */
+        get: operations["listClientSecrets"];
         put?: never;
         /**
          * Issue a client secret
@@ -55,7 +59,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List the labs of an account
+         * @description The labs, active or not, the oldest first. Any operator key that reaches the account serves.
+         */
+        get: operations["listAccountLabs"];
         put?: never;
         /**
          * Create a lab
@@ -75,7 +83,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List parties
+         * @description The parties of the account, the oldest first. Any operator key that reaches the account serves.
+         */
+        get: operations["listParties"];
         put?: never;
         /**
          * Create a party
@@ -176,7 +188,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/operator/labs/{labID}/tests": {
+    "/operator/accounts/{accountId}/messages": {
         parameters: {
             query?: never;
             header?: never;
@@ -184,6 +196,30 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
+        put?: never;
+        /**
+         * Send a message to a patient
+         * @description Records a WhatsApp message. The webhooks of the lab that have its event get it and send it; where there is none, or none takes it, this service hands it to the lab's own gateway.
+         */
+        post: operations["recordMessage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/tests": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tests of a lab
+         * @description The tests, active or not, with standard prices, the oldest first. Any operator key that reaches the lab serves.
+         */
+        get: operations["listLabTests"];
         put?: never;
         /**
          * Create a test
@@ -203,7 +239,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List the packages of a lab
+         * @description The packages, active or not, with standard prices, the oldest first. Any operator key that reaches the lab serves.
+         */
+        get: operations["listLabPackages"];
         put?: never;
         /**
          * Create a package
@@ -223,14 +263,22 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List parties' prices
+         * @description The negotiated prices of tests and packages of the lab, by party. Any operator key that reaches the lab serves.
+         */
+        get: operations["listPartyPrices"];
         /**
          * Set a party's price
          * @description Sets what a party pays for a test or a package of a lab, in place of the standard price. Setting it again replaces it.
          */
         put: operations["setPartyPrice"];
         post?: never;
-        delete?: never;
+        /**
+         * Remove a party's price
+         * @description The standard price counts again. Send exactly one of `test` and `package`.
+         */
+        delete: operations["removePartyPrice"];
         options?: never;
         head?: never;
         patch?: never;
@@ -243,7 +291,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get the lead sources
+         * @description The values that the account may send as `lead_source` of a pre-booking. Any operator key that reaches the account serves.
+         */
+        get: operations["getLeadSources"];
         /**
          * Set the lead sources
          * @description Replaces the values that the account may send as `lead_source` of a pre-booking.
@@ -263,7 +315,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get the rate lists
+         * @description The values that the account may send as `rate_list_type` of a pre-booking. Any operator key that reaches the account serves.
+         */
+        get: operations["getRateLists"];
         /**
          * Set the rate lists
          * @description Replaces the values that the account may send as `rate_list_type` of a pre-booking. The prices of a rate list that is left out are kept, and count again when it comes back.
@@ -283,13 +339,1375 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List prices of rate lists
+         * @description The prices of tests and packages of the lab under rate lists. Any operator key that reaches the lab serves.
+         */
+        get: operations["listRateListPrices"];
         /**
          * Set a price of a rate list
          * @description Sets what a test or a package of a lab costs under a rate list, in place of the standard price. Setting it again replaces it.
          */
         put: operations["setRateListPrice"];
         post?: never;
+        /**
+         * Remove a price of a rate list
+         * @description The standard price counts again. Send exactly one of `test` and `package`.
+         */
+        delete: operations["removeRateListPrice"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List deliveries
+         * @description Every event for every webhook, the newest event first: what is pending and what has ended. Of a lab, or of one webhook: one of the two is named.
+         *
+         *     A page may hold fewer rows than `limit`, or none, while `nextCursor` is not null: go on until it is null.
+         */
+        get: operations["listAccountDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/deliveries/{webhookId}/{eventId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show one delivery
+         * @description One delivery with its attempts, what was answered to them, and the body that is sent.
+         */
+        get: operations["getAccountDelivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/deliveries/{webhookId}/{eventId}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send one delivery again
+         * @description Sends a delivery that has ended again, whatever its end was, with the same `webhook-id`. It is due at once and counts like any other: it goes on with the number of its next attempt, and after the last one of the schedule each is the only one.
+         *
+         *     Refused with 409 while it is pending, while its webhook is not active, once its body is not kept any more, and for an event of a time in which the webhook was auto-deleted: such events are not sent later. A `*.send` event whose message a webhook has taken, or that went the normal way, is sent again only with `allowSecondMessage`.
+         */
+        post: operations["redeliverAccountDelivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/missed-events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List missed events
+         * @description Events of times in which the webhook was auto-deleted, the newest first. They were not sent to it and never will be: no operation sends them. They can be read one by one, with their bodies.
+         *
+         *     A page may hold fewer rows than `limit`, or none, while `nextCursor` is not null: go on until it is null.
+         */
+        get: operations["listAccountMissedEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/missed-events/{webhookId}/{eventId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show one missed event
+         * @description A missed event with the body that would have been sent.
+         */
+        get: operations["getAccountMissedEvent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/recoveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send again what failed since a time
+         * @description Sends again what ended without a 2xx since a time, at most 14 days ago: exhausted and discarded deliveries of one active webhook, the oldest first. It runs in the background; read how far it has come. New events don't wait behind it.
+         *
+         *     Left out, and counted: messages that have gone out, deliveries whose body is not kept any more, and events of times in which the webhook was auto-deleted, which are not sent later. Only one recovery of a webhook runs at a time.
+         */
+        post: operations["startAccountRecovery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/recoveries/{recoveryId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show how far a recovery has come
+         * @description How far a recovery has come, and what it has left out.
+         */
+        get: operations["getAccountRecovery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/failing-webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List failing webhooks of an account
+         * @description Active webhooks whose last attempt failed, the longest failing first: how much waits for them, since when, and when they are tried next. At 12 hours the lab is warned, at 24 hours a further failure deletes the webhook.
+         */
+        get: operations["listAccountFailingWebhooks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/failing-webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List failing webhooks
+         * @description Active webhooks whose last attempt failed, the longest failing first: how much waits for them, since when, and when they are tried next. At 12 hours the lab is warned, at 24 hours a further failure deletes the webhook. Of every account that the key reaches.
+         */
+        get: operations["listFailingWebhooks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List operator keys
+         * @description All keys, revoked ones too, the oldest first. Takes an admin key for all accounts.
+         */
+        get: operations["listOperatorKeys"];
+        put?: never;
+        /**
+         * Create an operator key
+         * @description Creates a key and shows it once; only its hash is stored. Takes an admin key for all accounts.
+         */
+        post: operations["createOperatorKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/keys/{keyId}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke an operator key
+         * @description The key serves no longer. Doing it again changes nothing. The last admin key for all accounts stays, so that nobody is locked out. Takes an admin key for all accounts.
+         */
+        post: operations["revokeOperatorKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an account
+         * @description The account. Any operator key that reaches it serves.
+         */
+        get: operations["getAccount"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change an account
+         * @description Changes what is sent. It counts in every process within a second.
+         *
+         *     A switch of `mode` changes no webhook. From catch_all to party_scoped, webhooks without a party stay active and go on getting every event of their lab; from then on only the operations under Webhooks reach them, and the integrator registers webhooks of its parties beside them. From party_scoped to catch_all, webhooks of a party stay active with that party's events, and the integrator lists and deletes them like every other one.
+         */
+        patch: operations["updateAccount"];
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/client-secrets/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate the client secret
+         * @description Issues a new secret beside the newest one, which goes on serving; a second older one is revoked. Once the integrator uses the new one, revoke the other.
+         */
+        post: operations["rotateClientSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/client-secrets/{secretId}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a client secret
+         * @description The secret gets no further token. Doing it again changes nothing. Tokens that were issued go on serving; for a secret that leaked send `endSessions`.
+         */
+        post: operations["revokeClientSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the webhooks of an account
+         * @description Active and auto-deleted webhooks of every lab and party with their health, the oldest first. Any operator key that reaches the account serves.
+         */
+        get: operations["listAccountWebhooks"];
+        put?: never;
+        /**
+         * Create a webhook without a party
+         * @description Registers a webhook that gets every event of its lab, on an account of either mode. A party-scoped account gets one only this way.
+         */
+        post: operations["createAccountWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/webhooks/{webhookId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a webhook
+         * @description Deletes any webhook of the account for good, as the integrator itself can delete those that it reaches: no further delivery starts, and its waiting messages go out the normal way.
+         */
+        delete: operations["deleteAccountWebhook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/webhooks/{webhookId}/reactivate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reactivate a webhook
+         * @description Makes any auto-deleted webhook of the account active again, with a clean record and the same secret. Events from the time in between are not sent later.
+         */
+        post: operations["reactivateAccountWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a lab
+         * @description The lab. Any operator key that reaches its account serves.
+         */
+        get: operations["getLab"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a lab
+         * @description Changes what is sent. An inactive lab is not listed for integrators and takes no entry, pre-booking or webhook; its webhooks go on, and its reports can be read.
+         */
+        patch: operations["updateLab"];
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/parties/{partyId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a party
+         * @description Changes what is sent. The kind of a party stays as it is.
+         */
+        patch: operations["updateParty"];
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/telecallers/{telecallerId}/activate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Activate a telecaller
+         * @description Leads are assigned to the telecaller again. Doing it again changes nothing.
+         */
+        post: operations["activateTelecaller"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/tests/{testId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a test
+         * @description Takes the test out of the catalogue for good, with its prices; its code and serviceID are free again. Refused while a package contains it. Entries and pre-bookings keep its name.
+         */
+        delete: operations["removeTest"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a test
+         * @description Changes what is sent. An inactive test is not listed for integrators and can be ordered no more; packages that contain it stay as they are. Entries and pre-bookings keep the name and price that they were made with.
+         */
+        patch: operations["updateTest"];
+        trace?: never;
+    };
+    "/operator/labs/{labID}/packages/{packageId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a package
+         * @description Takes the package out of the catalogue for good, with its prices; its code is free again. Entries and pre-bookings keep its name.
+         */
+        delete: operations["removePackage"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a package
+         * @description Changes what is sent. An inactive package is not listed for integrators and can be ordered no more. Entries and pre-bookings keep the name and price that they were made with.
+         */
+        patch: operations["updatePackage"];
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/patients": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List patients
+         * @description The patients of the account, the oldest first. Any operator key that reaches the account serves.
+         */
+        get: operations["listPatients"];
+        put?: never;
+        /**
+         * Create a patient
+         * @description Creates a patient, who can log in with the contact and read reports. Any operator key that reaches the account serves.
+         */
+        post: operations["createPatient"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/patients/{patientId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a patient
+         * @description The patient. Any operator key that reaches the account serves.
+         */
+        get: operations["getPatient"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a patient
+         * @description Changes what is sent. With another contact the patient's reports are read by whoever logs in with that one. Any operator key that reaches the account serves.
+         */
+        patch: operations["updatePatient"];
+        trace?: never;
+    };
+    "/operator/audit-entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List audit entries
+         * @description What was changed through this API, by whom and when, the newest first. Written together with the change. A key that is bound to an account sees what concerns that account.
+         */
+        get: operations["listAuditEntries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin an import
+         * @description Begins an import into the lab's catalogue: then its rows are added, validated and committed. Nothing counts before it is committed. One that is still open after 24 hours may be gone.
+         */
+        post: operations["createImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports/{importId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an import
+         * @description The import with its counts.
+         */
+        get: operations["getImport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports/{importId}/rows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Add rows to an import
+         * @description Adds up to 100 rows. Sending a line again replaces it, so that a call can be repeated. What is wrong with a row is told by validating.
+         */
+        put: operations["addImportRows"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports/{importId}/validate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Validate an import
+         * @description Judges every row by itself, against the others and against the catalogue as it is now, and counts. Changes nothing in the catalogue: a dry run.
+         */
+        post: operations["validateImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports/{importId}/refusals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the refused rows of an import
+         * @description The rows that were refused when the import was last validated, by line.
+         */
+        get: operations["listImportRefusals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports/{importId}/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commit an import
+         * @description Validates once more and, when no row is refused, makes all of them hold in one transaction: what the lab has already (by code; by party or rate list and code) is changed, everything else is created, nothing is removed. Doing it again answers the same and changes nothing.
+         */
+        post: operations["commitImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/labs/{labID}/imports/{importId}/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Discard an import
+         * @description Drops the rows of an open import. Doing it again changes nothing.
+         */
+        post: operations["discardImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/phlebotomists": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List phlebotomists
+         * @description The phlebotomists of the account, active or not, the oldest first.
+         */
+        get: operations["listPhlebotomists"];
+        put?: never;
+        /**
+         * Create a phlebotomist
+         * @description Creates an active phlebotomist. Takes a key with the role `admin`.
+         */
+        post: operations["createPhlebotomist"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/phlebotomists/{phlebotomistId}/deactivate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deactivate a phlebotomist
+         * @description The phlebotomist gets no more bookings, and keeps those that are assigned. Doing it again changes nothing. Takes a key with the role `admin`.
+         */
+        post: operations["deactivatePhlebotomist"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List leads and bookings
+         * @description Leads and bookings of the account, the oldest first. `unmapped` finds those with items that staff have yet to resolve.
+         */
+        get: operations["listEntries"];
+        put?: never;
+        /**
+         * Create a lead or a booking
+         * @description Creates a lead (`lead.created`, `NEW_LEAD`, assigned to a telecaller by the strategy of the CRM settings) or a booking (`booking.created`, `BOOKING_CONFIRMED`), by the same rules as the lead create of integrators: one entry a day for a contact and for an e-mail.
+         */
+        post: operations["createStaffEntry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/entries/{leadId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a lead or a booking
+         * @description One entry as it is now.
+         */
+        get: operations["getEntry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/entries/{leadId}/map-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Map unmapped items to the catalogue
+         * @description Says for unmapped tests and packages of an entry which test or package of its lab they are. All or nothing. No webhook gets an event for it; later events carry the items as mapped.
+         */
+        post: operations["mapEntryItems"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/entries/{leadId}/convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Convert a lead to a booking
+         * @description The lead becomes a booking: `bookingStatus` `Scheduled`, `convertedAt` now, `paymentStatus` `Pending` unless the lead or the request says otherwise. Emits `booking.created`. Where the lead has no `bookingType` or `scheduledAt`, the request must have it.
+         */
+        post: operations["convertLead"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List bookings
+         * @description Bookings in the order of their schedule, by phlebotomist, lab, status and day. A day is one of the account's time zone. A booking that an integrator makes is there at once.
+         */
+        get: operations["listBookings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/assign-phlebotomist": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Assign a phlebotomist
+         * @description Assigns a phlebotomist, or gives the booking to another one; the event `booking.phlebotomist_assigned` then names the one before. Possible until the phlebotomist has arrived.
+         */
+        post: operations["assignPhlebotomist"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/arrive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The phlebotomist has arrived
+         * @description Emits `booking.phlebotomist_arrived`. The steps arrive, collect-sample and submit-sample come once each and in this order.
+         */
+        post: operations["recordArrival"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/collect-sample": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The sample is collected
+         * @description Emits `booking.phlebotomist_sample_collected`. From now on the booking can not be cancelled.
+         */
+        post: operations["recordSampleCollected"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/submit-sample": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The sample is submitted
+         * @description The sample has reached the lab. Emits `booking.phlebotomist_sample_submitted`.
+         */
+        post: operations["recordSampleSubmitted"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/reschedule": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reschedule a booking
+         * @description Sets another time; the phlebotomist stays. Emits `booking.rescheduled` with the time before. Possible until the phlebotomist has arrived.
+         */
+        post: operations["rescheduleBooking"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a booking
+         * @description Emits `booking.cancelled`. Possible until the sample is collected, and while the booking has no bill.
+         */
+        post: operations["cancelBooking"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/pre-bookings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List pre-bookings
+         * @description Pre-bookings with their state, the oldest first: `billed` while one has a bill.
+         */
+        get: operations["listPreBookings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/pre-bookings/{preBookingID}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a pre-booking
+         * @description One pre-booking with its state.
+         */
+        get: operations["getPreBooking"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/pre-bookings/{preBookingID}/bill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Bill a pre-booking
+         * @description Makes a bill of a pre-booking, with its items at their prices of that day and its `integrator_id`. Emits `bill.created`. The patient is found by contact and name, or made; a pre-booking has no contact, so that without one in the request nobody can log in to see the reports.
+         */
+        post: operations["billPreBooking"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/bill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Bill a booking
+         * @description Makes a bill of a booking, with its items, amounts, parties and `integratorID`; an item without an agreed price costs what the catalogue says. Emits `bill.created`.
+         */
+        post: operations["billBooking"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List bills
+         * @description Bills, the oldest first.
+         */
+        get: operations["listBills"];
+        put?: never;
+        /**
+         * Bill directly
+         * @description Makes a bill of neither a booking nor a pre-booking. Emits `bill.created`.
+         */
+        post: operations["createBill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bills/{billId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a bill
+         * @description One bill with its items and the reports that cover them.
+         */
+        get: operations["getBill"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bills/{billId}/delete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Delete a bill
+         * @description Deletes a bill and the drafts of its reports. What it was made of can be billed again. Emits `bill.deleted`. Not possible once one of its reports is signed off.
+         */
+        post: operations["deleteBill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bills/{billId}/reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a report
+         * @description Creates the draft of a report on items of a bill: on those that are named, or else on all that are in no report yet. Each item is in at most one report. The bill is complete once each of its items is in a report that is signed off. A bill without items has reports without items, and is complete once they are signed off.
+         */
+        post: operations["createReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List reports
+         * @description Reports of bills, the oldest first.
+         */
+        get: operations["listReports"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/reports/{reportId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a report
+         * @description One report, with a link to its file that lasts 15 minutes.
+         */
+        get: operations["getReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/reports/{reportId}/upload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Upload the file of a draft
+         * @description Takes the PDF as the body. It replaces one that was uploaded before. Nobody sees it before the report is signed off.
+         */
+        post: operations["uploadReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/reports/{reportId}/sign-off": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign a report off
+         * @description From now on the patient sees the report; its date is now. Emits `report.completed`, and with the last report of a bill `bill.completed`.
+         */
+        post: operations["signOffReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/reports/{reportId}/amend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Amend a report
+         * @description Takes a PDF as the body, which replaces the file of a report that is signed off; its date is now. The file before stays in the store. Emits `report.completed` with `amended: true`.
+         */
+        post: operations["amendReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/reports/{reportId}/send": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a report to the patient
+         * @description Sends a report that is signed off, with a link to its file that lasts 7 days. Emits `report.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         */
+        post: operations["sendReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bills/{billId}/send": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a bill to the patient
+         * @description Sends what a bill amounts to, with a link to the bill that lasts 7 days. Emits `bill.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         */
+        post: operations["sendBill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/send": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a booking to the patient
+         * @description Sends the confirmation of a booking. Emits `booking.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         */
+        post: operations["sendBooking"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/bookings/{leadId}/send-phlebotomist": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send the phlebotomist's name to the patient
+         * @description Tells the patient who will take the sample, and when. Emits `phlebotomist.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         */
+        post: operations["sendPhlebotomist"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/entries/{leadId}/send-quotation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a quotation to the patient
+         * @description Sends what the entry's items cost, with a link to the quotation that lasts 7 days. Emits `quotation.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         */
+        post: operations["sendQuotation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/otp-lock": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the lock of a contact
+         * @description Whether a contact is kept from logging in, after 20 wrong one-time passwords in a row, and until when.
+         */
+        get: operations["getOtpLock"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/otp-lock/lift": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lift the lock of a contact
+         * @description Lets the contact log in again at once, and sets its count of failures to 0. Does nothing to one that is not locked.
+         */
+        post: operations["liftOtpLock"];
         delete?: never;
         options?: never;
         head?: never;
@@ -300,6 +1718,559 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * @description `pending`: an attempt is due or under way. `delivered`: answered with a 2xx. `exhausted`: the last attempt failed. `discarded`: its webhook was deleted, or auto-deleted, while it waited.
+         * @enum {string}
+         */
+        DeliveryStatus: "pending" | "delivered" | "exhausted" | "discarded";
+        /**
+         * @description An event name, or `webhook.test`.
+         * @enum {string}
+         */
+        DeliveredType: "bill.created" | "bill.deleted" | "bill.completed" | "report.completed" | "lead.created" | "booking.created" | "booking.phlebotomist_assigned" | "booking.phlebotomist_arrived" | "booking.phlebotomist_sample_collected" | "booking.phlebotomist_sample_submitted" | "booking.rescheduled" | "booking.cancelled" | "report.send" | "bill.send" | "booking.send" | "phlebotomist.send" | "quotation.send" | "webhook.test";
+        /**
+         * Format: date-time
+         * @description An ISO 8601 date-time with an offset.
+         */
+        Instant: string;
+        /** @description One event for one webhook. */
+        DeliveryRow: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event, or `webhook.test`. */
+            type: string;
+            status: components["schemas"]["DeliveryStatus"];
+            /** @description Attempts made so far. */
+            attempts: number;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+            /** @description Only where it is pending; in the past where it waits for its turn. */
+            nextAttemptAt?: components["schemas"]["Timestamp"];
+            /** @description Only where its end is recorded. */
+            endedAt?: components["schemas"]["Timestamp"];
+        };
+        /** @description One request of a delivery. */
+        DeliveryAttempt: {
+            /** @description Its number, from 1. */
+            attempt: number;
+            /** @description When it began. */
+            startedAt: components["schemas"]["Timestamp"];
+            /** @description From there to the end of the head of the answer, in milliseconds. */
+            durationMs: number;
+            /** @description `ok`, `http_status` for any other answer, or the kind of fault: `timeout`, `dns`, `tls`, `refused` and so on. */
+            class: string;
+            /** @description The HTTP status, where there was an answer. */
+            status?: number;
+            /** @description What went wrong, where something did. */
+            error?: string;
+            /** @description The first kilobyte of the body of the answer, where it had one, read as UTF-8. */
+            answer?: string;
+        };
+        /** @description A delivery with its attempts and its body. */
+        DeliveryDetail: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event, or `webhook.test`. */
+            type: string;
+            status: components["schemas"]["DeliveryStatus"];
+            /** @description Attempts made so far. */
+            attempts: number;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+            /** @description Only where it is pending; in the past where it waits for its turn. */
+            nextAttemptAt?: components["schemas"]["Timestamp"];
+            /** @description Only where its end is recorded. */
+            endedAt?: components["schemas"]["Timestamp"];
+            /** @description Its attempts, the first one first. */
+            attemptLog: components["schemas"]["DeliveryAttempt"][];
+            /** @description Exactly what is sent, and what the signature covers; null where it is not kept any more. */
+            body: string | null;
+        };
+        /** @description An event of a time in which the webhook was auto-deleted. */
+        MissedEventRow: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event. */
+            type: string;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A missed event with its body. */
+        MissedEventDetail: {
+            eventId: components["schemas"]["EventId"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The name of the event. */
+            type: string;
+            /** @description When the event was recorded. */
+            recordedAt: components["schemas"]["Timestamp"];
+            /** @description What would have been sent; null where it is not kept any more. */
+            body: string | null;
+        };
+        /** @description How to send it again. */
+        RedeliverRequest: {
+            /**
+             * @description Send a `*.send` event again though a webhook has taken the message or it went the normal way. The patient may get it twice.
+             * @default false
+             */
+            allowSecondMessage?: boolean;
+        };
+        /** @description What to send again. */
+        RecoveryRequest: {
+            /** @description An active webhook. */
+            webhookId: string;
+            /** @description Events recorded from then on; at most 14 days ago. */
+            since: components["schemas"]["Instant"];
+        };
+        /** @description An order to send again what ended without a 2xx, and how far it has come. */
+        Recovery: {
+            /** @description The recovery. */
+            recoveryId: components["schemas"]["Id"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /**
+             * @description `stopped`: the webhook was deleted or auto-deleted before the end.
+             * @enum {string}
+             */
+            state: "running" | "completed" | "stopped";
+            /** @description Events recorded from then on. */
+            since: components["schemas"]["Timestamp"];
+            /** @description Percent of the time that was looked through. */
+            progress: number;
+            /** @description Deliveries that are sent again. */
+            requeued: number;
+            /** @description `*.send` deliveries left out because a webhook has taken the message or it went the normal way. */
+            skippedMessages: number;
+            /** @description Deliveries left out because the body is not kept any more. */
+            skippedExpired: number;
+            /** @description Events of times in which the webhook was auto-deleted. They are not sent; list them as missed events. */
+            missed: number;
+            /** @description When it was ordered. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it last came further. */
+            updatedAt: components["schemas"]["Timestamp"];
+            /** @description When it ended, where it has. */
+            finishedAt?: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of deliveries, the newest event first. */
+        DeliveryList: {
+            /** @description The rows of the page. */
+            deliveries: components["schemas"]["DeliveryRow"][];
+            /** @description `cursor` of the next page; null: there is none. */
+            nextCursor: string | null;
+        };
+        /** @description A page of missed events, the newest first. */
+        MissedEventList: {
+            /** @description The rows of the page. */
+            missedEvents: components["schemas"]["MissedEventRow"][];
+            /** @description `cursor` of the next page; null: there is none. */
+            nextCursor: string | null;
+        };
+        /** @description A page of failing webhooks, the longest failing first. */
+        FailingWebhookList: {
+            /** @description The rows of the page. */
+            webhooks: components["schemas"]["FailingWebhook"][];
+            /** @description `cursor` of the next page; null: there is none. */
+            nextCursor: string | null;
+        };
+        /** @description An active webhook whose last attempt failed. */
+        FailingWebhook: {
+            /** @description Its account. */
+            accountId: components["schemas"]["Id"];
+            /** @description Its lab. */
+            labID: components["schemas"]["Id"];
+            /** @description The webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description Its URL. */
+            endpoint: string;
+            /** @description What it is registered for. */
+            events: string[];
+            /** @description Its corporate, where it is bound to one. */
+            corporateUser?: components["schemas"]["Id"];
+            /** @description Its doctor or hospital, where it is bound to one. */
+            organization?: components["schemas"]["Id"];
+            /** @description The first failure since its last success. */
+            firstFailureAt: components["schemas"]["Timestamp"];
+            /** @description Failed attempts since then. */
+            failedAttempts: number;
+            /** @description What the last attempt failed with. */
+            lastError: string;
+            /** @description Whether the lab was warned. */
+            warned: boolean;
+            /** @description Deliveries that wait, counted up to 10,000. */
+            backlog: number;
+            /** @description True: there are more than that. */
+            backlogIsMore: boolean;
+            /** @description When the oldest event that waits was recorded, where one waits. */
+            oldestEventAt?: components["schemas"]["Timestamp"];
+            /** @description When the next attempt is due, where one waits. */
+            nextAttemptAt?: components["schemas"]["Timestamp"];
+        };
+        /** @description The id of an event, as `webhook-id` names it. */
+        EventId: string;
+        /** @description The `cursor` of the next page; null on the last one. */
+        NextCursor: string | null;
+        /**
+         * @description `staff` works with entries, bills and deliveries; `admin` does that too, and keeps accounts and the catalogue.
+         * @enum {string}
+         */
+        OperatorRole: "admin" | "staff";
+        /** @description A key to create. */
+        OperatorKeyRequest: {
+            /** @description Who or what uses the key. */
+            name: string;
+            role: components["schemas"]["OperatorRole"];
+            /** @description The account that the key is bound to; left out, it reaches every account. */
+            accountId?: string;
+        };
+        /** @description A key of the operator. */
+        OperatorKey: {
+            /** @description The id of the key. */
+            keyId: components["schemas"]["Id"];
+            /** @description Who or what uses the key. */
+            name: string;
+            role: components["schemas"]["OperatorRole"];
+            /** @description The account that the key is bound to; null: every account. */
+            accountId: components["schemas"]["Id"] | null;
+            /** @description When the key was created. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When the key was revoked; null: it serves. */
+            revokedAt: components["schemas"]["Timestamp"] | null;
+        };
+        /** @description A new key. */
+        CreatedOperatorKey: {
+            /** @description The id of the key. */
+            keyId: components["schemas"]["Id"];
+            /** @description Who or what uses the key. */
+            name: string;
+            role: components["schemas"]["OperatorRole"];
+            /** @description The account that the key is bound to; null: every account. */
+            accountId: components["schemas"]["Id"] | null;
+            /** @description When the key was created. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When the key was revoked; null: it serves. */
+            revokedAt: components["schemas"]["Timestamp"] | null;
+            /** @description The key itself, shown here and never again. */
+            key: string;
+        };
+        /** @description A page of keys. */
+        OperatorKeyList: {
+            /** @description The rows of this page. */
+            keys: components["schemas"]["OperatorKey"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description What changes; what is left out stays. */
+        AccountUpdate: {
+            /** @description The name of the integrator. */
+            name?: string;
+            /**
+             * @description Whether parties are sent.
+             * @enum {string}
+             */
+            mode?: "catch_all" | "party_scoped";
+            /** @description The IANA name of the time zone. It says which day is today, and how times without an offset are read. */
+            timeZone?: string;
+            /**
+             * Format: email
+             * @description The lab's admin, who gets the mails about failing webhooks.
+             */
+            adminEmail?: string;
+        };
+        /** @description A client secret, without the secret. */
+        ClientSecretRow: {
+            /** @description The id of the secret. */
+            secretId: components["schemas"]["Id"];
+            /** @description When it was issued. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it was revoked; null: it is valid. */
+            revokedAt: components["schemas"]["Timestamp"] | null;
+        };
+        /** @description The credentials of an account. */
+        ClientSecretList: {
+            /** @description The client of the account; null before its first secret. */
+            clientID: components["schemas"]["Id"] | null;
+            /** @description The secrets, the oldest first. */
+            clientSecrets: components["schemas"]["ClientSecretRow"][];
+        };
+        /** @description How to revoke. */
+        ClientSecretRevocation: {
+            /**
+             * @description Whether every refresh token of the account ends, too. Access tokens that were issued serve until they expire.
+             * @default false
+             */
+            endSessions?: boolean;
+        };
+        /** @description A webhook without a party to create. */
+        OperatorWebhookRequest: {
+            /** @description An active lab of the account. */
+            labID: string;
+            /** @description The events that it gets. Names given twice are merged. */
+            events: components["schemas"]["WebhookEventName"][];
+            /**
+             * Format: uri
+             * @description Where the events are sent.
+             */
+            endpoint: string;
+        };
+        /**
+         * @description An event.
+         * @enum {string}
+         */
+        WebhookEventName: "bill.created" | "bill.deleted" | "bill.completed" | "report.completed" | "lead.created" | "booking.created" | "booking.phlebotomist_assigned" | "booking.phlebotomist_arrived" | "booking.phlebotomist_sample_collected" | "booking.phlebotomist_sample_submitted" | "booking.rescheduled" | "booking.cancelled" | "report.send" | "bill.send" | "booking.send" | "phlebotomist.send" | "quotation.send";
+        /** @description A webhook with its health. */
+        OperatorWebhook: {
+            /** @description The id of the webhook. */
+            webhookId: components["schemas"]["Id"];
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /**
+             * @description Whether it gets events.
+             * @enum {string}
+             */
+            state: "active" | "auto_deleted" | "deleted";
+            /** @description The events that it gets. */
+            events: components["schemas"]["WebhookEventName"][];
+            /** @description Where the events are sent. */
+            endpoint: string;
+            /** @description The corporate, where it is bound to one. */
+            corporateUser?: components["schemas"]["Id"];
+            /** @description The doctor or hospital, where it is bound to one. */
+            organization?: components["schemas"]["Id"];
+            /** @description When it was registered. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it was last changed. */
+            updatedAt: components["schemas"]["Timestamp"];
+            /** @description Since when it fails; null: it does not. */
+            firstFailureAt: components["schemas"]["Timestamp"] | null;
+            /** @description Failed attempts since then. */
+            failedAttempts: number;
+            /** @description Why the last of them failed. */
+            lastError: string | null;
+            /** @description When the lab's admin was warned. */
+            warnedAt: components["schemas"]["Timestamp"] | null;
+            /** @description When it was auto-deleted. */
+            deactivatedAt: components["schemas"]["Timestamp"] | null;
+        };
+        /** @description A new webhook. */
+        CreatedOperatorWebhook: {
+            webhook: components["schemas"]["OperatorWebhook"];
+            /** @description Signs its deliveries. Shown here and never again. */
+            secret: string;
+        };
+        /** @description A page of webhooks. */
+        OperatorWebhookList: {
+            /** @description The rows of this page. */
+            webhooks: components["schemas"]["OperatorWebhook"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description What changes; what is left out stays. */
+        LabUpdate: {
+            /** @description The name of the lab. */
+            name?: string;
+            /** @description The telephone number of the lab. */
+            contact?: string;
+            /**
+             * Format: email
+             * @description Who gets the mails about the lab's failing webhooks; null: the account's admin.
+             */
+            adminEmail?: string | null;
+            /** @description Whether integrators can list it and send entries to it. */
+            active?: boolean;
+        };
+        /** @description A page of labs. */
+        LabList: {
+            /** @description The rows of this page. */
+            labs: components["schemas"]["Lab"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description What changes; what is left out stays. */
+        PartyUpdate: {
+            /** @description The name of the party. */
+            name?: string;
+        };
+        /** @description A page of parties. */
+        PartyList: {
+            /** @description The rows of this page. */
+            parties: components["schemas"]["Party"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description What changes; what is left out stays. */
+        TestUpdate: {
+            /** @description The name of the test. */
+            name?: string;
+            /** @description The code that the lab uses for it; unique among its tests, or among its packages. */
+            code?: string;
+            /** @description The standard price. */
+            cost?: components["schemas"]["Money"];
+            /** @description The operator's own id of the test; null: none. */
+            serviceID?: string | null;
+            /** @description Whether integrators can list and order it. */
+            active?: boolean;
+        };
+        /** @description A page of tests. */
+        TestList: {
+            /** @description The rows of this page. */
+            tests: components["schemas"]["Test"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description What changes; what is left out stays. */
+        PackageUpdate: {
+            /** @description The name of the package. */
+            name?: string;
+            /** @description The code that the lab uses for it; unique among its tests, or among its packages. */
+            code?: string;
+            /** @description The standard price. */
+            total?: components["schemas"]["Money"];
+            /** @description The tests in it, by id, in place of those before. Ids given twice are merged. */
+            tests?: string[];
+            /** @description Whether integrators can list and order it. */
+            active?: boolean;
+        };
+        /** @description A page of packages. */
+        PackageList: {
+            /** @description The rows of this page. */
+            packages: components["schemas"]["Package"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A page of parties' prices. */
+        PartyPriceList: {
+            /** @description The rows of this page. */
+            prices: components["schemas"]["PartyPrice"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A page of prices of rate lists. */
+        RateListPriceList: {
+            /** @description The rows of this page. */
+            prices: components["schemas"]["RateListPrice"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A patient to create. */
+        PatientRequest: {
+            /** @description 10 digits. Several patients can share one. */
+            contact: string;
+            /** @description The name of the patient. */
+            name: string;
+        };
+        /** @description What changes; what is left out stays. */
+        PatientUpdate: {
+            /** @description 10 digits. Several patients can share one. */
+            contact?: string;
+            /** @description The name of the patient. */
+            name?: string;
+        };
+        /** @description A patient of an account. */
+        Patient: {
+            /** @description The id of the patient. */
+            patientId: components["schemas"]["Id"];
+            /** @description The account that it belongs to. */
+            accountId: components["schemas"]["Id"];
+            /** @description 10 digits. */
+            contact: string;
+            /** @description The name of the patient. */
+            name: string;
+            /** @description When the patient was created. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of patients. */
+        PatientList: {
+            /** @description The rows of this page. */
+            patients: components["schemas"]["Patient"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description One action of an operator. */
+        AuditEntry: {
+            /** @description The id of the entry. */
+            auditEntryId: components["schemas"]["Id"];
+            /** @description The account; null where the action is about none. */
+            accountId: components["schemas"]["Id"] | null;
+            /** @description The operator key that acted. */
+            keyId: components["schemas"]["Id"];
+            /** @description The id of the operation in this contract. */
+            operation: string;
+            /** @description Ids of what was acted on, by their names on the wire. */
+            targets: {
+                [key: string]: string;
+            };
+            /** @description The `X-Request-Id` of the call. */
+            requestId: string;
+            /** @description When it happened. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of audit entries. */
+        AuditEntryList: {
+            /** @description The rows of this page. */
+            auditEntries: components["schemas"]["AuditEntry"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @description What the rows are.
+         * @enum {string}
+         */
+        ImportKind: "tests" | "packages" | "party_prices" | "rate_list_prices";
+        /** @description An import to begin. */
+        ImportRequest: {
+            kind: components["schemas"]["ImportKind"];
+        };
+        /** @description An import of many rows, all or nothing. */
+        Import: {
+            /** @description The id of the import. */
+            importId: components["schemas"]["Id"];
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            kind: components["schemas"]["ImportKind"];
+            /**
+             * @description Rows are taken while it is `open`; once it is `committed` they hold.
+             * @enum {string}
+             */
+            state: "open" | "committed" | "discarded";
+            /** @description Rows that were sent. */
+            rows: number;
+            /** @description Rows that were refused when it was last validated; null: it was not, or rows have come since. */
+            refused: number | null;
+            /** @description Rows that make something new: counted by validating, final once committed. */
+            created: number | null;
+            /** @description Rows that change something that is there. */
+            updated: number | null;
+            /** @description When it was begun. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it was committed or discarded. */
+            endedAt: components["schemas"]["Timestamp"] | null;
+        };
+        /** @description One row of the file. */
+        ImportRow: {
+            /** @description Its line in the file. A line that is sent again replaces the one before. */
+            line: number;
+            /** @description Its cells by column, as text. Columns of tests: `code`, `name`, `cost`, `serviceID`; of packages: `code`, `name`, `total`, `tests` (codes, separated by `;`); of party prices: `partyId`, `test` or `package` (a code), `price`; of prices of rate lists: `rateListType`, `test` or `package`, `price`. Others are ignored. */
+            cells: {
+                [key: string]: string;
+            };
+        };
+        /** @description Rows to add. */
+        ImportRowsRequest: {
+            /** @description The rows, in any order. */
+            rows: components["schemas"]["ImportRow"][];
+        };
+        /** @description What is to be committed. */
+        ImportCommit: {
+            /** @description How many rows the file has. Unless all of them have arrived nothing is committed. */
+            rows: number;
+        };
+        /** @description A refused row. */
+        ImportRefusal: {
+            /** @description Its line in the file. */
+            line: number;
+            /** @description What is wrong with it. */
+            fault: string;
+        };
+        /** @description A page of refused rows. */
+        ImportRefusalList: {
+            /** @description The rows of this page. */
+            refusals: components["schemas"]["ImportRefusal"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
         /** @description An account to create. */
         AccountRequest: {
             /** @description The name of the integrator. */
@@ -320,6 +2291,11 @@ export interface components {
              * @description The lab's admin, who gets the mails about failing webhooks.
              */
             adminEmail: string;
+            /**
+             * @description Whether the account is for trying things out, without a lab behind it. Stays as it is.
+             * @default false
+             */
+            sandbox?: boolean;
         };
         /** @description An integrator's tenant. */
         Account: {
@@ -339,18 +2315,23 @@ export interface components {
              * @description The lab's admin, who gets the mails about failing webhooks.
              */
             adminEmail: string;
+            /** @description Whether the account is for trying things out. */
+            sandbox: boolean;
             /** @description When the account was created. */
             createdAt: components["schemas"]["Timestamp"];
         };
-        /** @description All accounts. */
+        /** @description A page of accounts. */
         AccountList: {
             /** @description The accounts, the oldest first. */
             accounts: components["schemas"]["Account"][];
+            nextCursor: components["schemas"]["NextCursor"];
         };
         /** @description New client credentials. */
         ClientSecret: {
             /** @description The client of the account; made with its first secret and kept after that. */
             clientID: components["schemas"]["Id"];
+            /** @description The id of the secret. */
+            secretId: components["schemas"]["Id"];
             /** @description Shown here and never again. */
             clientSecret: string;
         };
@@ -360,6 +2341,12 @@ export interface components {
             name: string;
             /** @description The telephone number of the lab. */
             contact: string;
+            /**
+             * Format: email
+             * @description Who gets the mails about the lab's failing webhooks; null, the account's admin.
+             * @default null
+             */
+            adminEmail?: string | null;
         };
         /** @description A lab, or branch, of an account. */
         Lab: {
@@ -371,6 +2358,11 @@ export interface components {
             name: string;
             /** @description The telephone number of the lab. */
             contact: string;
+            /**
+             * Format: email
+             * @description Who gets the mails about the lab's failing webhooks; null, the account's admin.
+             */
+            adminEmail: string | null;
             /** @description Whether integrators can list it and send entries to it. */
             active: boolean;
             /** @description When the lab was created. */
@@ -402,6 +2394,71 @@ export interface components {
             /** @description When the party was created. */
             createdAt: components["schemas"]["Timestamp"];
         };
+        /** @description A message to send. */
+        MessageRequest: {
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /**
+             * @description The event that the webhooks of the lab may have.
+             * @enum {string}
+             */
+            type: "report.send" | "bill.send" | "booking.send" | "phlebotomist.send" | "quotation.send";
+            /** @description The entry of the lab that the message is about. Parties and `integratorID` are taken from it, and the recipient where none is sent. */
+            leadId?: components["schemas"]["Id"];
+            recipient?: components["schemas"]["MessageRecipient"];
+            /** @description The name of the WhatsApp template. */
+            template: string;
+            /** @description The text as the patient is to read it. */
+            text: string;
+            /**
+             * @description The values of the variables of the template.
+             * @default {}
+             */
+            variables?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: uri
+             * @description A signed link to the attachment, which expires.
+             */
+            attachmentUrl?: string;
+            /** @description The integrator's own id of the record. Not with `leadId`. */
+            integratorID?: string;
+            /** @description The corporate of the record. Not with `leadId`. */
+            corporateUser?: components["schemas"]["Id"];
+            /** @description The referring doctor. Not with `leadId`. */
+            referredOrganization?: components["schemas"]["Id"];
+            /** @description The referring hospital. Not with `leadId`. */
+            referredHospitalOrganization?: components["schemas"]["Id"];
+        };
+        /** @description Who is to get it. Needed where no entry with a contact is named. */
+        MessageRecipient: {
+            /** @description The telephone number of the patient. */
+            contact: string;
+            /** @description The name of the patient. */
+            name: string;
+        };
+        /** @description A message that was recorded. */
+        Message: {
+            /** @description The id of the message. */
+            messageId: components["schemas"]["Id"];
+            /** @description The id of its event, `webhook-id` of its deliveries and `Idempotency-Key` at the gateway. */
+            eventId: string;
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /**
+             * @description The event.
+             * @enum {string}
+             */
+            type: "report.send" | "bill.send" | "booking.send" | "phlebotomist.send" | "quotation.send";
+            /**
+             * @description It is offered to the webhooks that have the event; without any it goes the normal way at once.
+             * @enum {string}
+             */
+            state: "offered";
+            /** @description When the message was recorded. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
         /** @description A telecaller to create. */
         TelecallerRequest: {
             /** @description The name of the telecaller. */
@@ -424,6 +2481,7 @@ export interface components {
         TelecallerList: {
             /** @description The telecallers, the oldest first. */
             telecallers: components["schemas"]["Telecaller"][];
+            nextCursor: components["schemas"]["NextCursor"];
         };
         /**
          * @description Who gets a lead that names no telecaller: each active one in turn, the one with the fewest open leads, or nobody.
@@ -505,6 +2563,8 @@ export interface components {
             cost: components["schemas"]["Money"];
             /** @description The operator's own id of the test; unique within the lab. */
             serviceID?: string;
+            /** @description Whether integrators can list and order it. */
+            active: boolean;
             /** @description When the test was created. */
             createdAt: components["schemas"]["Timestamp"];
         };
@@ -540,6 +2600,8 @@ export interface components {
             total: components["schemas"]["Money"];
             /** @description The tests in it. */
             tests: components["schemas"]["PackageTest"][];
+            /** @description Whether integrators can list and order it. */
+            active: boolean;
             /** @description When the package was created. */
             createdAt: components["schemas"]["Timestamp"];
         };
@@ -628,6 +2690,8 @@ export interface components {
                 details: string;
                 /** @description What went wrong, for a program. New codes can be added. */
                 code?: string;
+                /** @description The entry that a duplicate clashes with. */
+                leadId?: components["schemas"]["Id"];
                 /** @description The faults of single fields, where the request is at fault. */
                 fields?: components["schemas"]["FieldError"][];
             };
@@ -650,8 +2714,564 @@ export interface components {
         Timestamp: string;
         /** @description An amount in the currency of the lab (rupees, for a lab in India), with at most two decimals. */
         Money: number;
+        /** @description A phlebotomist to create. */
+        PhlebotomistRequest: {
+            /** @description The name, as the patient is told it. */
+            name: string;
+        };
+        /** @description Who takes samples. */
+        Phlebotomist: {
+            /** @description The id of the phlebotomist. */
+            phlebotomistId: components["schemas"]["Id"];
+            /** @description The account. */
+            accountId: components["schemas"]["Id"];
+            /** @description The name. */
+            name: string;
+            /** @description Whether the phlebotomist gets bookings. */
+            active: boolean;
+            /** @description When the phlebotomist was created. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of phlebotomists. */
+        PhlebotomistList: {
+            /** @description The phlebotomists. */
+            phlebotomists: components["schemas"]["Phlebotomist"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A test or package of an entry. */
+        EntryItem: {
+            /** @description The number of the item, counted from 1. */
+            item: number;
+            /**
+             * @description What it is.
+             * @enum {string}
+             */
+            kind: "test" | "package";
+            /** @description The test or package of the lab; null: unmapped. */
+            id: string | null;
+            /** @description The name. */
+            name: string;
+            /** @description What it costs, where that is known. */
+            price: number | null;
+        };
+        /** @description A lead or a booking. */
+        StaffEntry: {
+            /** @description The id of the entry. */
+            leadId: components["schemas"]["Id"];
+            /** @description Raised by each change. */
+            version: number;
+            /**
+             * @description What it is.
+             * @enum {string}
+             */
+            phase: "lead" | "booking";
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /** @description The integrator's own id; null where staff made the entry without one. */
+            integratorID: string | null;
+            /** @description The patient's first name. */
+            firstName: string;
+            /** @description The patient's last name. */
+            lastName: string | null;
+            /** @description The patient's telephone number. */
+            contact: string | null;
+            /** @description The patient's e-mail address. */
+            email: string | null;
+            /**
+             * @description Where the sample is taken.
+             * @enum {string|null}
+             */
+            bookingType: "Home Collection" | "Lab Visit" | null;
+            /**
+             * Format: date-time
+             * @description When the sample is to be taken.
+             */
+            scheduledAt: string | null;
+            /**
+             * @description How far the booking is; null for a lead.
+             * @enum {string|null}
+             */
+            bookingStatus: "Scheduled" | "Phlebotomist Assigned" | "Phlebotomist Arrived" | "Sample Collected" | "Sample Submitted" | "Cancelled" | null;
+            /**
+             * @description Whether it is paid.
+             * @enum {string|null}
+             */
+            paymentStatus: "Pending" | "Paid" | "Pay Later" | null;
+            /** @description How it is paid. */
+            paymentMethod: string | null;
+            /**
+             * Format: date-time
+             * @description When it became a booking.
+             */
+            convertedAt: string | null;
+            /** @description The telecaller. */
+            assignedTo: string | null;
+            /** @description Who takes the sample; null while nobody is assigned. */
+            phlebotomist: components["schemas"]["AssignedPhlebotomist"] | null;
+            /** @description The corporate. */
+            corporateUser: string | null;
+            /** @description The referring doctor. */
+            referredOrganization: string | null;
+            /** @description The referring hospital. */
+            referredHospitalOrganization: string | null;
+            /** @description Tests and packages. */
+            items: components["schemas"]["EntryItem"][];
+            /** @description The discount on the total. */
+            discountAmount: number | null;
+            /** @description What the patient is to pay. */
+            totalAmount: number | null;
+            /** @description Everything else that was sent, such as `address`, `age` and `notes`, under its name in lead create. */
+            details: {
+                [key: string]: unknown;
+            };
+            /** @description When the entry was created. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
+        /** @description Who takes the sample. */
+        AssignedPhlebotomist: {
+            /** @description The id of the phlebotomist. */
+            phlebotomistId: components["schemas"]["Id"];
+            /** @description The name. */
+            name: string;
+        };
+        /** @description A page of leads and bookings. */
+        StaffEntryList: {
+            /** @description The leads and bookings. */
+            entries: components["schemas"]["StaffEntry"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A page of bookings. */
+        BookingList: {
+            /** @description The bookings. */
+            bookings: components["schemas"]["StaffEntry"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A test of the lab. */
+        EntryTest: {
+            /** @description The id of the test. */
+            test: string;
+            /** @description The cost that was agreed. */
+            cost?: components["schemas"]["Money"];
+        };
+        /** @description A package of the lab. */
+        EntryPackage: {
+            /** @description The id of the package. */
+            package: string;
+            /** @description The price that was agreed. */
+            price?: components["schemas"]["Money"];
+        };
+        /** @description A test that the catalogue does not have yet. */
+        UnmappedTest: {
+            /** @description The name. */
+            name: string;
+            /** @description The cost that was agreed. */
+            cost?: components["schemas"]["Money"];
+        };
+        /** @description A package that the catalogue does not have yet. */
+        UnmappedPackage: {
+            /** @description The name. */
+            name: string;
+            /** @description The price that was agreed. */
+            price?: components["schemas"]["Money"];
+        };
+        /** @description A lead or a booking to create; the fields are those of the integrators' lead create, but `labID` names the lab and `integratorID` may be left out. A booking needs `bookingType` and `scheduledAt`. */
+        StaffEntryRequest: {
+            /** @description The lab. */
+            labID: string;
+            /** @description The integrator's own id of the entry, which every event echoes. */
+            integratorID?: string;
+            /**
+             * @description What to create.
+             * @default lead
+             * @enum {string}
+             */
+            phase?: "lead" | "booking";
+            /** @description Mr, Mrs, Dr and the like. */
+            title?: string;
+            /** @description The patient's first name. */
+            first_name: string;
+            /** @description The patient's last name. */
+            last_name?: string;
+            /** @description Exactly 10 digits, no symbols or spaces. */
+            contact?: string;
+            /** @description The dialling code of the country. */
+            country_code?: string;
+            /** @description The patient's e-mail address. */
+            email?: string;
+            /** @description In units of `age_type`. */
+            age?: number;
+            /**
+             * @description The unit of the age.
+             * @enum {string}
+             */
+            age_type?: "year" | "month" | "day";
+            /**
+             * @description The patient's gender.
+             * @enum {string}
+             */
+            gender?: "male" | "female" | "other";
+            /** @description In kilograms. */
+            weight?: number;
+            /** @description In centimetres. */
+            height?: number;
+            /** @description Where to collect the sample. */
+            address?: string;
+            /** @description The postal code. */
+            pincode?: string;
+            /** @description Any text, or the URL of a map. */
+            location?: string;
+            /** @description For animals: the name of the owner. */
+            petOwnerName?: string;
+            /** @description For animals: the breed. */
+            breed?: string;
+            /** @description For animals: the category. */
+            animalCategory?: string;
+            /** @description For the phlebotomist or the lab. */
+            notes?: string;
+            /** @description The channel that produced the lead. */
+            source?: string;
+            /**
+             * @description How urgent it is.
+             * @enum {string}
+             */
+            priority?: "urgent" | "high" | "medium" | "low";
+            /** @description A telecaller of the account. A lead with one is not assigned automatically. */
+            assignedTo?: string;
+            /** @description Tests of the lab. */
+            tests?: components["schemas"]["EntryTest"][];
+            /** @description Packages of the lab. */
+            packages?: components["schemas"]["EntryPackage"][];
+            /** @description Tests that the catalogue does not have yet. */
+            unmappedTests?: components["schemas"]["UnmappedTest"][];
+            /** @description Packages that the catalogue does not have yet. */
+            unmappedPackages?: components["schemas"]["UnmappedPackage"][];
+            /** @description The discount on the total. */
+            discountAmount?: components["schemas"]["Money"];
+            /** @description What the patient is to pay. */
+            totalAmount?: components["schemas"]["Money"];
+            /** @description The corporate. */
+            corporateUser?: string;
+            /** @description The referring doctor. */
+            referredOrganization?: string;
+            /** @description The referring hospital. */
+            referredHospitalOrganization?: string;
+            /**
+             * @description Where the sample is taken.
+             * @enum {string}
+             */
+            bookingType?: "Home Collection" | "Lab Visit";
+            /**
+             * Format: iso-date-time
+             * @description When the sample is to be taken: an ISO 8601 date-time. Without an offset it is read in the account's time zone. An impossible date is refused.
+             */
+            scheduledAt?: string;
+            /**
+             * @description Whether it is paid.
+             * @enum {string}
+             */
+            paymentStatus?: "Pending" | "Paid" | "Pay Later";
+            /** @description `UPI`, `Card`, `Cash`, or a payment gateway of the CRM settings. */
+            paymentMethod?: string;
+            /** @description Values by key; the keys must be in the CRM settings. */
+            customFields?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description What an unmapped item is: exactly one of `test` and `package`. */
+        ItemMapping: {
+            /** @description The number of the item, counted from 1. */
+            item: number;
+            /** @description A test of the lab. */
+            test?: string;
+            /** @description A package of the lab. */
+            package?: string;
+            /** @description What it costs; left out, what was agreed for the unmapped item stays. */
+            price?: components["schemas"]["Money"];
+        } & (unknown | unknown);
+        /** @description Which unmapped items are what. */
+        MapItemsRequest: {
+            /** @description One entry for each item. */
+            items: components["schemas"]["ItemMapping"][];
+        };
+        /** @description What the booking has that the lead had not. */
+        ConvertRequest: {
+            /**
+             * @description Where the sample is taken.
+             * @enum {string}
+             */
+            bookingType?: "Home Collection" | "Lab Visit";
+            /**
+             * Format: iso-date-time
+             * @description When the sample is to be taken: an ISO 8601 date-time. Without an offset it is read in the account's time zone. An impossible date is refused.
+             */
+            scheduledAt?: string;
+            /**
+             * @description Whether it is paid.
+             * @enum {string}
+             */
+            paymentStatus?: "Pending" | "Paid" | "Pay Later";
+            /** @description `UPI`, `Card`, `Cash`, or a payment gateway of the CRM settings. */
+            paymentMethod?: string;
+        };
+        /** @description Who takes the sample. */
+        AssignPhlebotomistRequest: {
+            /** @description An active phlebotomist of the account. */
+            phlebotomistId: string;
+        };
+        /** @description Another time. */
+        RescheduleRequest: {
+            /**
+             * Format: iso-date-time
+             * @description When the sample is to be taken: an ISO 8601 date-time. Without an offset it is read in the account's time zone. An impossible date is refused.
+             */
+            scheduledAt: string;
+        };
+        /** @description A test or package of a pre-booking. */
+        PreBookingItem: {
+            /** @description The number of the item, counted from 1. */
+            item: number;
+            /**
+             * @description What it is.
+             * @enum {string}
+             */
+            kind: "test" | "package";
+            /** @description The test or package of the lab; null: unmapped. */
+            id: string | null;
+            /** @description The name. */
+            name: string;
+            /** @description What it costs, where that is known. */
+            price: number | null;
+        };
+        /** @description A pre-booking. */
+        PreBooking: {
+            /** @description The id of the pre-booking. */
+            preBookingID: components["schemas"]["Id"];
+            /** @description Raised by each change. */
+            version: number;
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /**
+             * @description `billed` while it has a bill that is not deleted.
+             * @enum {string}
+             */
+            status: "created" | "billed";
+            /** @description The integrator's own id. */
+            integrator_id: string;
+            /** @description The patient's first name. */
+            firstName: string;
+            /** @description The patient's last name. */
+            lastName: string | null;
+            /**
+             * @description The patient's gender.
+             * @enum {string}
+             */
+            gender: "male" | "female" | "other";
+            /** @description In units of `ageType`. */
+            age: number;
+            /**
+             * @description The unit of the age.
+             * @enum {string}
+             */
+            ageType: "year" | "month" | "day";
+            /** @description Where the booking comes from. */
+            leadSource: string;
+            /** @description The rate list of its prices. */
+            rateListType: string | null;
+            /** @description The referring doctor. */
+            doctor: string | null;
+            /** @description The referring hospital. */
+            hospital: string | null;
+            /** @description The barcode of the sample. */
+            barCode: string | null;
+            /** @description Tests and packages. */
+            items: components["schemas"]["PreBookingItem"][];
+            /** @description When it was created. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of pre-bookings. */
+        PreBookingList: {
+            /** @description The pre-bookings. */
+            preBookings: components["schemas"]["PreBooking"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description What a bill has besides what is billed. */
+        BillTerms: {
+            /** @description The patient's number, by which the patient logs in: exactly 10 digits. Left out, that of what is billed. */
+            contact?: string;
+            /** @description The discount on the total. Left out, that of what is billed. */
+            discountAmount?: components["schemas"]["Money"];
+            /** @description What the patient is to pay. Left out, that of what is billed, or else what the items cost less the discount. */
+            totalAmount?: components["schemas"]["Money"];
+        };
+        /** @description A bill of neither a booking nor a pre-booking, with at least one test or package. */
+        DirectBillRequest: {
+            /** @description The lab. */
+            labID: string;
+            /** @description The integrator's own id, which every event echoes. */
+            integratorID?: string;
+            /** @description The patient's first name. */
+            firstName: string;
+            /** @description The patient's last name. */
+            lastName?: string;
+            /** @description The patient's number, by which the patient logs in: exactly 10 digits. Left out, that of what is billed. */
+            contact?: string;
+            /** @description The discount on the total. Left out, that of what is billed. */
+            discountAmount?: components["schemas"]["Money"];
+            /** @description What the patient is to pay. Left out, that of what is billed, or else what the items cost less the discount. */
+            totalAmount?: components["schemas"]["Money"];
+            /** @description Tests of the lab. */
+            tests?: components["schemas"]["EntryTest"][];
+            /** @description Packages of the lab. */
+            packages?: components["schemas"]["EntryPackage"][];
+            /** @description The corporate. */
+            corporateUser?: string;
+            /** @description The referring doctor. */
+            referredOrganization?: string;
+            /** @description The referring hospital. */
+            referredHospitalOrganization?: string;
+        };
+        /** @description A test or package of a bill. */
+        BillItem: {
+            /** @description The number of the item, counted from 1. */
+            item: number;
+            /**
+             * @description What it is.
+             * @enum {string}
+             */
+            kind: "test" | "package";
+            /** @description The test or package of the lab; null: unmapped. */
+            id: string | null;
+            /** @description The name. */
+            name: string;
+            /** @description What it costs, where that is known. */
+            price: number | null;
+            /** @description The report that covers it; null while there is none. */
+            reportId: string | null;
+        };
+        /** @description A bill. */
+        Bill: {
+            /** @description The id of the bill. */
+            billId: components["schemas"]["Id"];
+            /** @description Raised by each change. */
+            version: number;
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /**
+             * @description `completed` once each item is in a report that is signed off.
+             * @enum {string}
+             */
+            status: "created" | "completed" | "deleted";
+            /** @description The integrator's own id: that of the entry or the pre-booking. */
+            integratorID: string | null;
+            /** @description The booking that was billed. */
+            leadId: string | null;
+            /** @description The pre-booking that was billed. */
+            preBookingID: string | null;
+            /** @description The patient, found by contact and name; null without a contact. */
+            patientId: string | null;
+            /** @description The name of the patient. */
+            patientName: string;
+            /** @description The patient's telephone number. */
+            contact: string | null;
+            /** @description The corporate. */
+            corporateUser: string | null;
+            /** @description The referring doctor. */
+            referredOrganization: string | null;
+            /** @description The referring hospital. */
+            referredHospitalOrganization: string | null;
+            /** @description Tests and packages. */
+            items: components["schemas"]["BillItem"][];
+            /** @description The discount on the total. */
+            discountAmount: number | null;
+            /** @description What the patient is to pay. */
+            totalAmount: number | null;
+            /** @description When the bill was made. */
+            createdAt: components["schemas"]["Timestamp"];
+            /**
+             * Format: date-time
+             * @description When its last report was signed off.
+             */
+            completedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When it was deleted.
+             */
+            deletedAt: string | null;
+        };
+        /** @description A page of bills. */
+        BillList: {
+            /** @description The bills. */
+            bills: components["schemas"]["Bill"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description A report to create. */
+        ReportRequest: {
+            /** @description Numbers of items of the bill. Left out, all that are in no report yet. */
+            items?: number[];
+        };
+        /** @description A report of a bill. */
+        Report: {
+            /** @description The id of the report. */
+            reportId: components["schemas"]["Id"];
+            /** @description Raised by each change. */
+            version: number;
+            /** @description The lab. */
+            labID: components["schemas"]["Id"];
+            /** @description The bill. */
+            billId: components["schemas"]["Id"];
+            /** @description The patient; null without a contact. */
+            patientId: string | null;
+            /**
+             * @description `uploaded`: a draft with a file. `discarded`: its bill was deleted.
+             * @enum {string}
+             */
+            status: "draft" | "uploaded" | "signed_off" | "discarded";
+            /** @description Whether it was changed after it had been signed off. */
+            amended: boolean;
+            /** @description When it was signed off or amended; before that, when it was created. */
+            reportDate: components["schemas"]["Timestamp"];
+            /** @description The names of its tests. */
+            tests: string[];
+            /** @description A signed link to the file, which lasts 15 minutes; null without a file. */
+            reportUrl: string | null;
+            /** @description When it was created. */
+            createdAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A page of reports. */
+        ReportList: {
+            /** @description The reports. */
+            reports: components["schemas"]["Report"][];
+            nextCursor: components["schemas"]["NextCursor"];
+        };
+        /** @description Whether a contact is kept from logging in. */
+        OtpLock: {
+            /** @description Whether it is. */
+            locked: boolean;
+            /**
+             * Format: date-time
+             * @description Until when.
+             */
+            lockedUntil: string | null;
+            /** @description Wrong one-time passwords since the last login. */
+            failuresInRow: number;
+        };
+        /** @description Whose lock to lift. */
+        OtpLockRequest: {
+            /** @description Exactly 10 digits, no symbols or spaces. */
+            contact: string;
+        };
     };
     responses: {
+        /** @description There is no such lab, or it has no such import. */
+        ImportNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description The operator key is missing or wrong. */
         Unauthorized: {
             headers: {
@@ -743,8 +3363,183 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description There is no such account, or it has no such phlebotomist. */
+        PhlebotomistNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description There is no such account, or it has no such lead or booking. */
+        EntryNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description There is no such account, or it has no such bill. */
+        BillNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description There is no such account, or it has no such report. */
+        ReportNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description There is no such account, or it has no such pre-booking. */
+        PreBookingNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
     };
     parameters: {
+        /**
+         * @description The webhook.
+         * @example 01m6das2k6480cxqeq0dq53y06
+         */
+        LogWebhookInPath: string;
+        /**
+         * @description The event, as `webhook-id` names it.
+         * @example evt_01m7vm63q8aahtnmat708mh7jk
+         */
+        LogEventInPath: string;
+        /**
+         * @description The recovery.
+         * @example 01m7vnyak8q2k1v7f3xw9s0d4c
+         */
+        LogRecoveryInPath: string;
+        /**
+         * @description Of this webhook only, whatever has become of it.
+         * @example 01m6das2k6480cxqeq0dq53y06
+         */
+        LogWebhook: string;
+        /**
+         * @description The webhook that missed them.
+         * @example 01m6das2k6480cxqeq0dq53y06
+         */
+        LogMissedWebhook: string;
+        /**
+         * @description Only deliveries of this status.
+         * @example exhausted
+         */
+        LogStatus: components["schemas"]["DeliveryStatus"];
+        /**
+         * @description Only events of this name.
+         * @example lead.created
+         */
+        LogType: components["schemas"]["DeliveredType"];
+        /**
+         * @description Only events of this time and later.
+         * @example 2026-11-19T00:00:00+05:30
+         */
+        LogFrom: components["schemas"]["Instant"];
+        /**
+         * @description Only events before this time.
+         * @example 2026-11-20T00:00:00+05:30
+         */
+        LogTo: components["schemas"]["Instant"];
+        /**
+         * @description The lab; may be left out where a webhook is named.
+         * @example 01jqqvgz40vzvszvskctnwr22v
+         */
+        LogLab: string;
+        /**
+         * @description The most rows that a page holds.
+         * @example 50
+         */
+        PageLimit: number;
+        /**
+         * @description `nextCursor` of the page before; left out, the list begins.
+         * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+         */
+        PageCursor: string;
+        /**
+         * @description The id of the operator key.
+         * @example 01jqqpkz00m8p4gq1t5y7bqz3d
+         */
+        KeyId: string;
+        /**
+         * @description The id of the client secret.
+         * @example 01jqqr33g0a5s1m7m8w9v2qh6c
+         */
+        SecretId: string;
+        /**
+         * @description The id of the webhook.
+         * @example 01m7ycn7w28qxrx9mjy22ypkv1
+         */
+        WebhookId: string;
+        /**
+         * @description The id of the party.
+         * @example 01jwqg5h40c2gpn2gvre1s79xp
+         */
+        PartyId: string;
+        /**
+         * @description The id of the test.
+         * @example 01jqtdxp40pfpek08wdesy1mdp
+         */
+        TestId: string;
+        /**
+         * @description The id of the package.
+         * @example 01jqx0ad40dppde7nn6dkps58x
+         */
+        PackageId: string;
+        /**
+         * @description The id of the patient.
+         * @example 01jr3c9e40v4q8z6m1r7w5k2td
+         */
+        PatientId: string;
+        /**
+         * @description The id of the import.
+         * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+         */
+        ImportId: string;
+        /**
+         * @description Only those whose name begins with this, in upper or lower case.
+         * @example Complete
+         */
+        NamePrefix: string;
+        /**
+         * @description Only those whose code begins with this, in upper or lower case.
+         * @example CB
+         */
+        CodePrefix: string;
+        /**
+         * @description Only active or only inactive ones.
+         * @example true
+         */
+        OnlyActive: boolean;
+        /**
+         * @description The test, where the price is for one.
+         * @example 01jqtdxp40pfpek08wdesy1mdp
+         */
+        PriceTest: string;
+        /**
+         * @description The package, where the price is for one.
+         * @example 01jqx0ad40dppde7nn6dkps58x
+         */
+        PricePackage: string;
         /**
          * @description The id of the account.
          * @example 01jqqqsyh0vzvszvskctnwr22v
@@ -775,6 +3570,96 @@ export interface components {
          * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
          */
         XRequestId: string;
+        /**
+         * @description The id of the lead or booking.
+         * @example 01m7w77j50kt9z4ggczr4grzgw
+         */
+        LeadId: string;
+        /**
+         * @description The id of the phlebotomist.
+         * @example 01jt7nx2q0xaf7vwp2w4bxr2jb
+         */
+        PhlebotomistId: string;
+        /**
+         * @description The id of the bill.
+         * @example 01m7xyfg4trgz6deprqaw4rst8
+         */
+        BillId: string;
+        /**
+         * @description The id of the report.
+         * @example 01m7z1dj3jzc8bq499wc2baxxr
+         */
+        ReportId: string;
+        /**
+         * @description The id of the pre-booking.
+         * @example 01m7vrz4rtfe2htp57kbrx2fek
+         */
+        PreBookingID: string;
+        /**
+         * @description Only those of this lab.
+         * @example 01jqqvgz4029yzse4k8gpdjzy1
+         */
+        LabFilter: string;
+        /**
+         * @description Only leads, or only bookings.
+         * @example lead
+         */
+        PhaseFilter: "lead" | "booking";
+        /**
+         * @description Only those with items that staff have yet to resolve.
+         * @example true
+         */
+        UnmappedFilter: boolean;
+        /**
+         * @description Only those of this phlebotomist.
+         * @example 01jt7nx2q0xaf7vwp2w4bxr2jb
+         */
+        PhlebotomistFilter: string;
+        /**
+         * @description Only those with this `bookingStatus`.
+         * @example Scheduled
+         */
+        BookingStatusFilter: "Scheduled" | "Phlebotomist Assigned" | "Phlebotomist Arrived" | "Sample Collected" | "Sample Submitted" | "Cancelled";
+        /**
+         * @description Only those that are scheduled on this day of the account's time zone.
+         * @example 2026-11-21
+         */
+        DayFilter: string;
+        /**
+         * @description Only those in this state.
+         * @example created
+         */
+        PreBookingStatusFilter: "created" | "billed";
+        /**
+         * @description Only those in this state.
+         * @example created
+         */
+        BillStatusFilter: "created" | "completed" | "deleted";
+        /**
+         * @description Only those in this state.
+         * @example draft
+         */
+        ReportStatusFilter: "draft" | "uploaded" | "signed_off" | "discarded";
+        /**
+         * @description Only those of this bill.
+         * @example 01m7xyfg4trgz6deprqaw4rst8
+         */
+        BillFilter: string;
+        /**
+         * @description Only those of this booking.
+         * @example 01m7w77j50kt9z4ggczr4grzgw
+         */
+        LeadFilter: string;
+        /**
+         * @description Only those of this pre-booking.
+         * @example 01m7vrz4rtfe2htp57kbrx2fek
+         */
+        PreBookingFilter: string;
+        /**
+         * @description The contact: exactly 10 digits.
+         * @example 9764501234
+         */
+        ContactFilter: string;
     };
     requestBodies: never;
     headers: {
@@ -795,7 +3680,28 @@ export type $defs = Record<string, never>;
 export interface operations {
     listAccounts: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Only those whose name begins with this, in upper or lower case.
+                 * @example Complete
+                 */
+                name?: components["parameters"]["NamePrefix"];
+                /**
+                 * @description Only those in this mode.
+                 * @example party_scoped
+                 */
+                mode?: "catch_all" | "party_scoped";
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
             header?: {
                 /**
                  * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
@@ -808,7 +3714,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All accounts. */
+            /** @description A page of accounts. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
@@ -816,6 +3722,16 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AccountList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
                 };
             };
             401: components["responses"]["Unauthorized"];
@@ -872,6 +3788,44 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listClientSecrets: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The credentials. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientSecretList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     issueClientSecret: {
         parameters: {
             query?: never;
@@ -918,6 +3872,70 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAccountLabs: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only active or only inactive ones.
+                 * @example true
+                 */
+                active?: components["parameters"]["OnlyActive"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of labs. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LabList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -973,6 +3991,75 @@ export interface operations {
             404: components["responses"]["AccountNotFound"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listParties: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this kind.
+                 * @example corporate
+                 */
+                kind?: "corporate" | "doctor" | "hospital";
+                /**
+                 * @description Only those whose name begins with this, in upper or lower case.
+                 * @example Complete
+                 */
+                name?: components["parameters"]["NamePrefix"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of parties. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartyList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1034,7 +4121,18 @@ export interface operations {
     };
     listTelecallers: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
             header?: {
                 /**
                  * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
@@ -1061,6 +4159,16 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TelecallerList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
                 };
             };
             401: components["responses"]["Unauthorized"];
@@ -1321,6 +4429,135 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    recordMessage: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The message. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageRequest"];
+            };
+        };
+        responses: {
+            /** @description The message was recorded and will be sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listLabTests: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those whose name begins with this, in upper or lower case.
+                 * @example Complete
+                 */
+                name?: components["parameters"]["NamePrefix"];
+                /**
+                 * @description Only those whose code begins with this, in upper or lower case.
+                 * @example CB
+                 */
+                code?: components["parameters"]["CodePrefix"];
+                /**
+                 * @description Only active or only inactive ones.
+                 * @example true
+                 */
+                active?: components["parameters"]["OnlyActive"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of tests. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TestList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     createTest: {
         parameters: {
             query?: never;
@@ -1382,6 +4619,80 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listLabPackages: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those whose name begins with this, in upper or lower case.
+                 * @example Complete
+                 */
+                name?: components["parameters"]["NamePrefix"];
+                /**
+                 * @description Only those whose code begins with this, in upper or lower case.
+                 * @example CB
+                 */
+                code?: components["parameters"]["CodePrefix"];
+                /**
+                 * @description Only active or only inactive ones.
+                 * @example true
+                 */
+                active?: components["parameters"]["OnlyActive"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of packages. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PackageList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1451,6 +4762,70 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listPartyPrices: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this party.
+                 * @example 01jwqg5h40c2gpn2gvre1s79xp
+                 */
+                partyId?: string;
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of prices. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartyPriceList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     setPartyPrice: {
         parameters: {
             query?: never;
@@ -1502,6 +4877,117 @@ export interface operations {
             404: components["responses"]["LabNotFound"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    removePartyPrice: {
+        parameters: {
+            query: {
+                /**
+                 * @description The party.
+                 * @example 01jwqg5h40c2gpn2gvre1s79xp
+                 */
+                partyId: string;
+                /**
+                 * @description The test, where the price is for one.
+                 * @example 01jqtdxp40pfpek08wdesy1mdp
+                 */
+                test?: components["parameters"]["PriceTest"];
+                /**
+                 * @description The package, where the price is for one.
+                 * @example 01jqx0ad40dppde7nn6dkps58x
+                 */
+                package?: components["parameters"]["PricePackage"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The price as it was. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartyPrice"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such lab, or no such price. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getLeadSources: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lead sources. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeadSources"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1561,6 +5047,44 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    getRateLists: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rate lists. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLists"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     setRateLists: {
         parameters: {
             query?: never;
@@ -1616,6 +5140,70 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listRateListPrices: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this rate list.
+                 * @example corporate
+                 */
+                rateListType?: string;
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of prices. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateListPriceList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     setRateListPrice: {
         parameters: {
             query?: never;
@@ -1665,6 +5253,4695 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["LabNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    removeRateListPrice: {
+        parameters: {
+            query: {
+                /**
+                 * @description The rate list.
+                 * @example corporate
+                 */
+                rateListType: string;
+                /**
+                 * @description The test, where the price is for one.
+                 * @example 01jqtdxp40pfpek08wdesy1mdp
+                 */
+                test?: components["parameters"]["PriceTest"];
+                /**
+                 * @description The package, where the price is for one.
+                 * @example 01jqx0ad40dppde7nn6dkps58x
+                 */
+                package?: components["parameters"]["PricePackage"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The price as it was. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateListPrice"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such lab, or no such price. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAccountDeliveries: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The lab; may be left out where a webhook is named.
+                 * @example 01jqqvgz40vzvszvskctnwr22v
+                 */
+                labID?: components["parameters"]["LogLab"];
+                /**
+                 * @description Of this webhook only, whatever has become of it.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId?: components["parameters"]["LogWebhook"];
+                /**
+                 * @description Only deliveries of this status.
+                 * @example exhausted
+                 */
+                status?: components["parameters"]["LogStatus"];
+                /**
+                 * @description Only events of this name.
+                 * @example lead.created
+                 */
+                type?: components["parameters"]["LogType"];
+                /**
+                 * @description Only events of this time and later.
+                 * @example 2026-11-19T00:00:00+05:30
+                 */
+                from?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Only events before this time.
+                 * @example 2026-11-20T00:00:00+05:30
+                 */
+                to?: components["parameters"]["LogTo"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The deliveries. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such lab or webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getAccountDelivery: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The webhook.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogWebhookInPath"];
+                /**
+                 * @description The event, as `webhook-id` names it.
+                 * @example evt_01m7vm63q8aahtnmat708mh7jk
+                 */
+                eventId: components["parameters"]["LogEventInPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryDetail"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, webhook or delivery. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    redeliverAccountDelivery: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The webhook.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogWebhookInPath"];
+                /**
+                 * @description The event, as `webhook-id` names it.
+                 * @example evt_01m7vm63q8aahtnmat708mh7jk
+                 */
+                eventId: components["parameters"]["LogEventInPath"];
+            };
+            cookie?: never;
+        };
+        /** @description May be left out. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RedeliverRequest"];
+            };
+        };
+        responses: {
+            /** @description It is on its way. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryDetail"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, webhook or delivery. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It is not to be sent; `error.code` says why. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAccountMissedEvents: {
+        parameters: {
+            query: {
+                /**
+                 * @description The webhook that missed them.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogMissedWebhook"];
+                /**
+                 * @description Only events of this name.
+                 * @example lead.created
+                 */
+                type?: components["parameters"]["LogType"];
+                /**
+                 * @description Only events of this time and later.
+                 * @example 2026-11-19T00:00:00+05:30
+                 */
+                from?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Only events before this time.
+                 * @example 2026-11-20T00:00:00+05:30
+                 */
+                to?: components["parameters"]["LogTo"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The missed events. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MissedEventList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account or webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getAccountMissedEvent: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The webhook.
+                 * @example 01m6das2k6480cxqeq0dq53y06
+                 */
+                webhookId: components["parameters"]["LogWebhookInPath"];
+                /**
+                 * @description The event, as `webhook-id` names it.
+                 * @example evt_01m7vm63q8aahtnmat708mh7jk
+                 */
+                eventId: components["parameters"]["LogEventInPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The event. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MissedEventDetail"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, webhook or missed event. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    startAccountRecovery: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description What to send again. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecoveryRequest"];
+            };
+        };
+        responses: {
+            /** @description The recovery runs. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Recovery"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            /** @description The webhook is not active, or a recovery runs. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getAccountRecovery: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The recovery.
+                 * @example 01m7vnyak8q2k1v7f3xw9s0d4c
+                 */
+                recoveryId: components["parameters"]["LogRecoveryInPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The recovery. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Recovery"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account or recovery. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAccountFailingWebhooks: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The failing webhooks. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailingWebhookList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listFailingWebhooks: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The failing webhooks. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailingWebhookList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listOperatorKeys: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of keys. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperatorKeyList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createOperatorKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The key. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OperatorKeyRequest"];
+            };
+        };
+        responses: {
+            /** @description The key was created. It is shown only here. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedOperatorKey"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeOperatorKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the operator key.
+                 * @example 01jqqpkz00m8p4gq1t5y7bqz3d
+                 */
+                keyId: components["parameters"]["KeyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key is revoked. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperatorKey"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such key. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Nobody would reach all accounts any more. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The account. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Account"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description What changes. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AccountUpdate"];
+            };
+        };
+        responses: {
+            /** @description The account as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Account"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    rotateClientSecret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The secret was issued. It is shown only here. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientSecret"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeClientSecret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the client secret.
+                 * @example 01jqqr33g0a5s1m7m8w9v2qh6c
+                 */
+                secretId: components["parameters"]["SecretId"];
+            };
+            cookie?: never;
+        };
+        /** @description How to revoke. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ClientSecretRevocation"];
+            };
+        };
+        responses: {
+            /** @description The secret is revoked. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClientSecretRow"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such secret. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAccountWebhooks: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID?: string;
+                /**
+                 * @description Only those in this state.
+                 * @example active
+                 */
+                state?: "active" | "auto_deleted";
+                /**
+                 * @description Only those of this party.
+                 * @example 01jwqg5h40c2gpn2gvre1s79xp
+                 */
+                partyId?: string;
+                /**
+                 * @description Only those without a party, or only those with one.
+                 * @example true
+                 */
+                partyless?: boolean;
+                /**
+                 * @description Only those that fail at present, or only the others.
+                 * @example true
+                 */
+                failing?: boolean;
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of webhooks. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperatorWebhookList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createAccountWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The webhook. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OperatorWebhookRequest"];
+            };
+        };
+        responses: {
+            /** @description The webhook is active. Its secret is shown only here. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedOperatorWebhook"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            /** @description The lab is inactive. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteAccountWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the webhook.
+                 * @example 01m7ycn7w28qxrx9mjy22ypkv1
+                 */
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook is deleted. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperatorWebhook"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    reactivateAccountWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the webhook.
+                 * @example 01m7ycn7w28qxrx9mjy22ypkv1
+                 */
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook is active. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperatorWebhook"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such webhook. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The webhook is active, or clashes with another one of its party. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getLab: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lab. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lab"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateLab: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        /** @description What changes. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LabUpdate"];
+            };
+        };
+        responses: {
+            /** @description The lab as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lab"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateParty: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the party.
+                 * @example 01jwqg5h40c2gpn2gvre1s79xp
+                 */
+                partyId: components["parameters"]["PartyId"];
+            };
+            cookie?: never;
+        };
+        /** @description What changes. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PartyUpdate"];
+            };
+        };
+        responses: {
+            /** @description The party as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Party"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such party. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    activateTelecaller: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the telecaller.
+                 * @example 01jt53eh40cnrgtvqxfmcn3sbz
+                 */
+                telecallerId: components["parameters"]["TelecallerId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The telecaller is active. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Telecaller"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["TelecallerNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    removeTest: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the test.
+                 * @example 01jqtdxp40pfpek08wdesy1mdp
+                 */
+                testId: components["parameters"]["TestId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The test as it was. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Test"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such lab, or it has no such test. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description A package contains it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateTest: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the test.
+                 * @example 01jqtdxp40pfpek08wdesy1mdp
+                 */
+                testId: components["parameters"]["TestId"];
+            };
+            cookie?: never;
+        };
+        /** @description What changes. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TestUpdate"];
+            };
+        };
+        responses: {
+            /** @description The test as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Test"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such lab, or it has no such test. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Another test of the lab has this code or serviceID. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    removePackage: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the package.
+                 * @example 01jqx0ad40dppde7nn6dkps58x
+                 */
+                packageId: components["parameters"]["PackageId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The package as it was. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Package"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such lab, or it has no such package. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updatePackage: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the package.
+                 * @example 01jqx0ad40dppde7nn6dkps58x
+                 */
+                packageId: components["parameters"]["PackageId"];
+            };
+            cookie?: never;
+        };
+        /** @description What changes. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PackageUpdate"];
+            };
+        };
+        responses: {
+            /** @description The package as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Package"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such lab, or it has no such package. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Another package of the lab has this code. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listPatients: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those with this contact.
+                 * @example 9812345670
+                 */
+                contact?: string;
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of patients. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PatientList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createPatient: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The patient. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatientRequest"];
+            };
+        };
+        responses: {
+            /** @description The patient was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Patient"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getPatient: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the patient.
+                 * @example 01jr3c9e40v4q8z6m1r7w5k2td
+                 */
+                patientId: components["parameters"]["PatientId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The patient. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Patient"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such patient. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updatePatient: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the patient.
+                 * @example 01jr3c9e40v4q8z6m1r7w5k2td
+                 */
+                patientId: components["parameters"]["PatientId"];
+            };
+            cookie?: never;
+        };
+        /** @description What changes. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatientUpdate"];
+            };
+        };
+        responses: {
+            /** @description The patient as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Patient"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account, or it has no such patient. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAuditEntries: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only what concerns this account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId?: string;
+                /**
+                 * @description Only what this operator key did.
+                 * @example 01jqqpkz00m8p4gq1t5y7bqz3d
+                 */
+                keyId?: string;
+                /**
+                 * @description Only this operation.
+                 * @example updateTest
+                 */
+                operation?: string;
+                /**
+                 * @description Only from this time on.
+                 * @example 2026-11-20T00:00:00Z
+                 */
+                from?: string;
+                /**
+                 * @description Only before this time.
+                 * @example 2026-11-21T00:00:00Z
+                 */
+                to?: string;
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of audit entries. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditEntryList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+            };
+            cookie?: never;
+        };
+        /** @description The import. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportRequest"];
+            };
+        };
+        responses: {
+            /** @description The import takes rows. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["LabNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the import.
+                 * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+                 */
+                importId: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The import. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ImportNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    addImportRows: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the import.
+                 * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+                 */
+                importId: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        /** @description The rows. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportRowsRequest"];
+            };
+        };
+        responses: {
+            /** @description The rows are added. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ImportNotFound"];
+            /** @description The import has ended. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    validateImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the import.
+                 * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+                 */
+                importId: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The import with its counts. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ImportNotFound"];
+            /** @description The import has ended. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listImportRefusals: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the import.
+                 * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+                 */
+                importId: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of refused rows. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportRefusalList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ImportNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    commitImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the import.
+                 * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+                 */
+                importId: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        /** @description How much is to be committed. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportCommit"];
+            };
+        };
+        responses: {
+            /** @description All rows hold. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ImportNotFound"];
+            /** @description Rows are refused or missing, or the import was discarded. Nothing is changed. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    discardImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID: components["parameters"]["LabID"];
+                /**
+                 * @description The id of the import.
+                 * @example 01m7z0q5h0w9d3t6c8r2n4p7ya
+                 */
+                importId: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The import is discarded. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ImportNotFound"];
+            /** @description The import is committed. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listPhlebotomists: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of phlebotomists. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PhlebotomistList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createPhlebotomist: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The phlebotomist. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PhlebotomistRequest"];
+            };
+        };
+        responses: {
+            /** @description The phlebotomist was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Phlebotomist"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deactivatePhlebotomist: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the phlebotomist.
+                 * @example 01jt7nx2q0xaf7vwp2w4bxr2jb
+                 */
+                phlebotomistId: components["parameters"]["PhlebotomistId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The phlebotomist is not active. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Phlebotomist"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["PhlebotomistNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listEntries: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID?: components["parameters"]["LabFilter"];
+                /**
+                 * @description Only leads, or only bookings.
+                 * @example lead
+                 */
+                phase?: components["parameters"]["PhaseFilter"];
+                /**
+                 * @description Only those with items that staff have yet to resolve.
+                 * @example true
+                 */
+                unmapped?: components["parameters"]["UnmappedFilter"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of entries. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntryList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createStaffEntry: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The entry. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StaffEntryRequest"];
+            };
+        };
+        responses: {
+            /** @description The entry was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            /** @description A lead or booking with the same contact or e-mail was made today. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getEntry: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entry. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    mapEntryItems: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        /** @description Which items are what. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MapItemsRequest"];
+            };
+        };
+        responses: {
+            /** @description The items are mapped. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description The entry is cancelled, or an item is mapped already. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    convertLead: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        /** @description Where and when; what is left out stays as the lead has it. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ConvertRequest"];
+            };
+        };
+        responses: {
+            /** @description The lead is a booking now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listBookings: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this phlebotomist.
+                 * @example 01jt7nx2q0xaf7vwp2w4bxr2jb
+                 */
+                phlebotomistId?: components["parameters"]["PhlebotomistFilter"];
+                /**
+                 * @description Only those of this lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID?: components["parameters"]["LabFilter"];
+                /**
+                 * @description Only those with this `bookingStatus`.
+                 * @example Scheduled
+                 */
+                status?: components["parameters"]["BookingStatusFilter"];
+                /**
+                 * @description Only those that are scheduled on this day of the account's time zone.
+                 * @example 2026-11-21
+                 */
+                day?: components["parameters"]["DayFilter"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of bookings. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BookingList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    assignPhlebotomist: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        /** @description Who takes the sample. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AssignPhlebotomistRequest"];
+            };
+        };
+        responses: {
+            /** @description The booking as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    recordArrival: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The booking as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    recordSampleCollected: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The booking as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    recordSampleSubmitted: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The booking as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    rescheduleBooking: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        /** @description The new time. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RescheduleRequest"];
+            };
+        };
+        responses: {
+            /** @description The booking as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    cancelBooking: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The booking as it is now. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StaffEntry"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listPreBookings: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID?: components["parameters"]["LabFilter"];
+                /**
+                 * @description Only those in this state.
+                 * @example created
+                 */
+                status?: components["parameters"]["PreBookingStatusFilter"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of pre-bookings. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreBookingList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getPreBooking: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the pre-booking.
+                 * @example 01m7vrz4rtfe2htp57kbrx2fek
+                 */
+                preBookingID: components["parameters"]["PreBookingID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The pre-booking. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreBooking"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["PreBookingNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    billPreBooking: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the pre-booking.
+                 * @example 01m7vrz4rtfe2htp57kbrx2fek
+                 */
+                preBookingID: components["parameters"]["PreBookingID"];
+            };
+            cookie?: never;
+        };
+        /** @description What the bill has besides what is billed. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BillTerms"];
+            };
+        };
+        responses: {
+            /** @description The bill was made. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bill"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["PreBookingNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    billBooking: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        /** @description What the bill has besides what is billed. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BillTerms"];
+            };
+        };
+        responses: {
+            /** @description The bill was made. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bill"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listBills: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID?: components["parameters"]["LabFilter"];
+                /**
+                 * @description Only those in this state.
+                 * @example created
+                 */
+                status?: components["parameters"]["BillStatusFilter"];
+                /**
+                 * @description Only those of this booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId?: components["parameters"]["LeadFilter"];
+                /**
+                 * @description Only those of this pre-booking.
+                 * @example 01m7vrz4rtfe2htp57kbrx2fek
+                 */
+                preBookingID?: components["parameters"]["PreBookingFilter"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of bills. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BillList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createBill: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The bill. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DirectBillRequest"];
+            };
+        };
+        responses: {
+            /** @description The bill was made. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bill"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getBill: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the bill.
+                 * @example 01m7xyfg4trgz6deprqaw4rst8
+                 */
+                billId: components["parameters"]["BillId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bill. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bill"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["BillNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteBill: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the bill.
+                 * @example 01m7xyfg4trgz6deprqaw4rst8
+                 */
+                billId: components["parameters"]["BillId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bill is deleted. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bill"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["BillNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createReport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the bill.
+                 * @example 01m7xyfg4trgz6deprqaw4rst8
+                 */
+                billId: components["parameters"]["BillId"];
+            };
+            cookie?: never;
+        };
+        /** @description On which items. */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReportRequest"];
+            };
+        };
+        responses: {
+            /** @description The draft was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["BillNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listReports: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this bill.
+                 * @example 01m7xyfg4trgz6deprqaw4rst8
+                 */
+                billId?: components["parameters"]["BillFilter"];
+                /**
+                 * @description Only those of this lab.
+                 * @example 01jqqvgz4029yzse4k8gpdjzy1
+                 */
+                labID?: components["parameters"]["LabFilter"];
+                /**
+                 * @description Only those in this state.
+                 * @example draft
+                 */
+                status?: components["parameters"]["ReportStatusFilter"];
+                /**
+                 * @description The most rows that a page holds.
+                 * @example 50
+                 */
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of reports. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportList"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getReport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the report.
+                 * @example 01m7z1dj3jzc8bq499wc2baxxr
+                 */
+                reportId: components["parameters"]["ReportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The report. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ReportNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    uploadReport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the report.
+                 * @example 01m7z1dj3jzc8bq499wc2baxxr
+                 */
+                reportId: components["parameters"]["ReportId"];
+            };
+            cookie?: never;
+        };
+        /** @description The file itself: a PDF of at most `REPORT_MAX_BYTES` (20 MB). */
+        requestBody: {
+            content: {
+                "application/pdf": string;
+            };
+        };
+        responses: {
+            /** @description The draft has its file. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ReportNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The file is larger than `REPORT_MAX_BYTES`. */
+            413: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body has a content type other than `application/pdf`. */
+            415: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    signOffReport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the report.
+                 * @example 01m7z1dj3jzc8bq499wc2baxxr
+                 */
+                reportId: components["parameters"]["ReportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The report is signed off. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ReportNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    amendReport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the report.
+                 * @example 01m7z1dj3jzc8bq499wc2baxxr
+                 */
+                reportId: components["parameters"]["ReportId"];
+            };
+            cookie?: never;
+        };
+        /** @description The file itself: a PDF of at most `REPORT_MAX_BYTES` (20 MB). */
+        requestBody: {
+            content: {
+                "application/pdf": string;
+            };
+        };
+        responses: {
+            /** @description The report is amended. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ReportNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The file is larger than `REPORT_MAX_BYTES`. */
+            413: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body has a content type other than `application/pdf`. */
+            415: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    sendReport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the report.
+                 * @example 01m7z1dj3jzc8bq499wc2baxxr
+                 */
+                reportId: components["parameters"]["ReportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message was recorded and will be sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["ReportNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    sendBill: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the bill.
+                 * @example 01m7xyfg4trgz6deprqaw4rst8
+                 */
+                billId: components["parameters"]["BillId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message was recorded and will be sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["BillNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    sendBooking: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message was recorded and will be sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    sendPhlebotomist: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message was recorded and will be sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    sendQuotation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The id of the lead or booking.
+                 * @example 01m7w77j50kt9z4ggczr4grzgw
+                 */
+                leadId: components["parameters"]["LeadId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message was recorded and will be sent. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["EntryNotFound"];
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getOtpLock: {
+        parameters: {
+            query: {
+                /**
+                 * @description The contact: exactly 10 digits.
+                 * @example 9764501234
+                 */
+                contact: components["parameters"]["ContactFilter"];
+            };
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lock. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OtpLock"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    liftOtpLock: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description The contact. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OtpLockRequest"];
+            };
+        };
+        responses: {
+            /** @description The contact is not locked. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OtpLock"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             500: components["responses"]["InternalServerError"];
