@@ -5,7 +5,8 @@ import type { Knex } from 'knex'
 import { findAccount, insertAccount } from '../../src/accounts/accounts-repository.ts'
 import { claimClient, findClient, insertClientSecret } from '../../src/accounts/clients-repository.ts'
 import { findOperatorKey, insertOperatorKey } from '../../src/auth/operator-keys-repository.ts'
-import { updateOperatorValues, updateRateListPrice } from '../../src/billing/operator-lists-repository.ts'
+import { updateOperatorValues } from '../../src/billing/operator-lists-repository.ts'
+import { updateRateListPrice } from '../../src/billing/rate-list-prices-repository.ts'
 import { insertLab } from '../../src/catalogue/labs-repository.ts'
 import { insertPackage, updatePartyPackagePrice } from '../../src/catalogue/packages-repository.ts'
 import { insertParty } from '../../src/catalogue/parties-repository.ts'
@@ -140,6 +141,7 @@ async function insertAll(trx: Knex.Transaction, createdAt: Date, rows: DemoAccou
     mode: rows.mode,
     timeZone: TIME_ZONE,
     adminEmail: 'admin@lab.example.in',
+    sandbox: false,
     createdAt,
   })
   await claimClient(trx, accountId, rows.clientId, createdAt)
