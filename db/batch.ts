@@ -3,6 +3,9 @@
  * round trips are what costs. Values go through the driver's escaping only.
  */
 import type { Knex } from 'knex'
+import { monotonicMs } from '../src/clock.ts'
+import { lastCommitAtMs, requireTimeToCommit, tooLate } from './deadline.ts'
+import { endWhenSilent } from './silent-connection.ts'
 import {
   createPool,
   type ConnectionOptions,
@@ -26,6 +29,8 @@ export type Send = (statements: Statement[]) => Promise<BatchResult[]>
 export interface BatchPool {
   /** One transaction of one or more round trips. BEGIN goes along with the first statements; COMMIT is the caller's last one. */
   transaction<T>(work: (send: Send) => Promise<T>): Promise<T>
+  /** How often one had to wait for a connection so far. */
+  waits(): number
   close(): Promise<void>
 }
 
@@ -40,6 +45,24 @@ export function sendThrough(trx: Knex.Transaction): Send {
 
 export const COMMIT: Statement = { sql: 'COMMIT' }
 
+/** How long a connection's view of the server's clock serves, in milliseconds. */
+const CLOCK_VIEW_MS = 10_000
+/** By SYSDATE: the time at which it is reached, and the server's own also where a session has set its timestamp. */
+const CLOCK = 'sysdate(6)'
+const CLOCK_MICROSECONDS = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${CLOCK})`
+/** What the server answers where an unsigned subtraction falls below zero. */
+const ER_DATA_OUT_OF_RANGE = 1690
+
+/** The server's clock was set while a batch was under way, and says that it is too late; another try looks at it again. */
+export class ServerClockMoved extends Error {}
+
+/** A connection's view of the server's clock. */
+interface ClockView {
+  /** Server's time less ours, in milliseconds. */
+  offsetMs: number
+  readAtMs: number
+}
+
 export function createBatchPool(options: ConnectionOptions, sessionStatements: string[], poolSize: number): BatchPool {
   const pool: Pool = createPool({
     ...options,
@@ -48,7 +71,10 @@ export function createBatchPool(options: ConnectionOptions, sessionStatements: s
     maxIdle: poolSize,
     idleTimeout: 60_000,
   })
+  let waits = 0
+  pool.on('enqueue', () => (waits += 1))
   const prepared = new WeakSet<PoolConnection>()
+  const clocks = new WeakMap<PoolConnection, ClockView>()
 
   async function query(connection: PoolConnection, sql: string): Promise<unknown> {
     return new Promise((resolve, reject) => {
@@ -60,16 +86,57 @@ export function createBatchPool(options: ConnectionOptions, sessionStatements: s
     const connection = await new Promise<PoolConnection>((resolve, reject) => {
       pool.getConnection((error, got) => (error ? reject(error) : resolve(got)))
     })
-    if (!prepared.has(connection)) {
-      try {
+    try {
+      if (!prepared.has(connection)) {
+        endWhenSilent(connection)
         await query(connection, sessionStatements.join(';'))
-      } catch (error) {
-        connection.destroy()
-        throw error
+        prepared.add(connection)
       }
-      prepared.add(connection)
+      await readClock(connection)
+    } catch (error) {
+      connection.destroy()
+      throw error
+    }
+    try {
+      // Others may have had the connections for so long that nobody waits for this one any more.
+      requireTimeToCommit()
+    } catch (error) {
+      connection.release()
+      throw error
     }
     return connection
+  }
+
+  /** For batches that somebody waits for: their COMMIT is told until when it may go through. */
+  async function readClock(connection: PoolConnection): Promise<void> {
+    const askedAtMs = monotonicMs()
+    if (lastCommitAtMs() === Infinity || askedAtMs - (clocks.get(connection)?.readAtMs ?? -Infinity) < CLOCK_VIEW_MS)
+      return
+    const rows = (await query(connection, `SELECT ${CLOCK_MICROSECONDS} AS microseconds`)) as RowDataPacket[]
+    const readAtMs = monotonicMs()
+    // Taken for as late as it may be: a slow answer makes the fence stricter, never laxer.
+    const offsetMs = Number(rows[0]!.microseconds) / 1000 - readAtMs
+    clocks.set(connection, { offsetMs, readAtMs })
+  }
+
+  /**
+   * Goes before the COMMIT of the same round trip: ends the batch with an error when the server gets to it after the
+   * deadline, however long it waited for locks, or was stopped, on the way.
+   */
+  function fence(connection: PoolConnection): string[] {
+    const view = clocks.get(connection)
+    const last = lastCommitAtMs()
+    if (last === Infinity || !view) return []
+    const microseconds = Math.round((last + view.offsetMs) * 1000)
+    return [`SELECT CAST(${microseconds} AS UNSIGNED) - CAST(${CLOCK_MICROSECONDS} AS UNSIGNED)`]
+  }
+
+  /** What a failed batch is to its caller: a fence that fails while there is time says that the server's clock was set. */
+  function meaningOf(error: unknown, connection: PoolConnection): unknown {
+    const { errno, message } = error as { errno?: number; message: string }
+    if (errno !== ER_DATA_OUT_OF_RANGE || !message.includes(CLOCK) || lastCommitAtMs() === Infinity) return error
+    clocks.delete(connection)
+    return monotonicMs() > lastCommitAtMs() ? tooLate() : new ServerClockMoved()
   }
 
   async function transaction<T>(work: (send: Send) => Promise<T>): Promise<T> {
@@ -81,9 +148,13 @@ export function createBatchPool(options: ConnectionOptions, sessionStatements: s
       if (!begun) texts.unshift('START TRANSACTION')
       const first = begun ? 0 : 1
       begun = true
+      const commits = statements.at(-1)?.sql === COMMIT.sql
+      const fences = commits ? fence(connection) : []
+      texts.splice(-1, 0, ...fences)
       const results = await query(connection, texts.join(';\n'))
-      if (statements.at(-1)?.sql === 'COMMIT') committed = true
-      return (texts.length === 1 ? [results] : (results as unknown[]).slice(first)) as BatchResult[]
+      if (commits) committed = true
+      if (texts.length === 1) return [results] as BatchResult[]
+      return (results as BatchResult[]).slice(first).toSpliced(-1 - fences.length, fences.length)
     }
     try {
       const result = await work(send)
@@ -96,12 +167,13 @@ export function createBatchPool(options: ConnectionOptions, sessionStatements: s
         () => connection.release(),
         () => connection.destroy(),
       )
-      throw error
+      throw meaningOf(error, connection)
     }
   }
 
   return {
     transaction,
+    waits: () => waits,
     close: () => new Promise((resolve) => pool.end(() => resolve())),
   }
 }

@@ -5,7 +5,9 @@ import knexFactory, { type Knex } from 'knex'
 import type { ConnectionOptions } from 'mysql2'
 import { monotonicMs } from '../src/clock.ts'
 import { unavailable } from '../src/errors.ts'
-import { createBatchPool, type BatchPool } from './batch.ts'
+import { createBatchPool, ServerClockMoved, type BatchPool } from './batch.ts'
+import { requireTimeToCommit, runBefore, tooLate } from './deadline.ts'
+import { endWhenSilent, type DriverConnection } from './silent-connection.ts'
 
 /** Deadlock: the server rolled the whole transaction back. Also a cluster's answer to COMMIT. */
 const ER_LOCK_DEADLOCK = 1213
@@ -66,6 +68,9 @@ export function driverOptions(mysqlUrl: string): ConnectionOptions {
 export const SESSION_STATEMENTS = [
   `SET time_zone='+00:00', innodb_lock_wait_timeout=1, sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY'`,
   'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED',
+  // A client that is gone without a word must not keep its locks. MySQL has nothing for open transactions alone; there the
+  // connection goes after two minutes of silence.
+  'SET wait_timeout=120 /*M!100301 , idle_transaction_timeout=5 */',
 ]
 
 /**
@@ -83,14 +88,15 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
       max: poolSize,
       acquireTimeoutMillis: REQUEST_BUDGET_MS - 500,
       createTimeoutMillis: 2500,
-      afterCreate: (
-        connection: { query: (sql: string, done: (error: unknown) => void) => void },
-        done: (error: unknown, connection: unknown) => void,
-      ) => {
-        connection.query(SESSION_STATEMENTS[0]!, (first) => {
-          if (first) return done(first, connection)
-          connection.query(SESSION_STATEMENTS[1]!, (second) => done(second, connection))
-        })
+      afterCreate: (connection: DriverConnection, done: (error: unknown, connection: unknown) => void) => {
+        endWhenSilent(connection)
+        const prepare = (n: number) => {
+          if (n === SESSION_STATEMENTS.length) return done(null, connection)
+          connection.query(SESSION_STATEMENTS[n], (fault: unknown) =>
+            fault ? done(fault, connection) : prepare(n + 1),
+          )
+        }
+        prepare(0)
       },
     },
   })
@@ -98,7 +104,15 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
   return {
     knex,
     batch,
-    transaction: (work) => withinBudget(() => knex.transaction(work)),
+    transaction: (work) =>
+      withinBudget(() =>
+        knex.transaction(async (trx) => {
+          const result = await work(trx)
+          // Refused here it is rolled back, as its caller is told.
+          requireTimeToCommit()
+          return result
+        }),
+      ),
     readTimeMs: async () => {
       // UNIX_TIMESTAMP of UTC_TIMESTAMP is right because the session's time zone is UTC.
       const [rows] = await knex.raw('SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(3)) AS seconds')
@@ -111,18 +125,22 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
 }
 
 /**
- * Runs `work` again while the database says that another transaction was in its way.
+ * Runs `work` again while the database says that another transaction was in its way. What is not committed when the time is
+ * over is not committed any more.
  * @throws 503 when the time of a request is over, or what `work` throws
  */
-export async function withinBudget<T>(work: () => Promise<T>): Promise<T> {
-  const deadline = monotonicMs() + REQUEST_BUDGET_MS
+export function withinBudget<T>(work: () => Promise<T>): Promise<T> {
+  return runBefore(monotonicMs() + REQUEST_BUDGET_MS, (deadline) => repeat(work, deadline))
+}
+
+async function repeat<T>(work: () => Promise<T>, deadline: number): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await beforeDeadline(work(), deadline)
     } catch (error) {
       if (isConnectionFault(error)) throw unavailable('the database does not answer; try again shortly')
       if (!isRetriable(error)) throw error
-      // A further try could wait for a lock until after the deadline, and commit when the caller has been told 503.
+      // A further try could wait for a lock until after the deadline, and be refused then.
       if (monotonicMs() + LONGEST_LOCK_WAIT_MS >= deadline) throw unavailable('the database is busy; try again shortly')
       // A short, growing, random wait: two transactions that met once don't meet again at once.
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(5 * attempt, 50)))
@@ -138,7 +156,7 @@ export class DatabaseBudget {
   async spend<T>(work: () => Promise<T>): Promise<T> {
     const startedAt = monotonicMs()
     try {
-      return await beforeDeadline(work(), startedAt + this.#leftMs)
+      return await runBefore(startedAt + this.#leftMs, (deadline) => beforeDeadline(work(), deadline))
     } finally {
       this.#leftMs -= monotonicMs() - startedAt
     }
@@ -148,10 +166,7 @@ export class DatabaseBudget {
 async function beforeDeadline<T>(work: Promise<T>, deadline: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(unavailable('the database does not answer in time; try again shortly')),
-      Math.max(0, deadline - monotonicMs()),
-    )
+    timer = setTimeout(() => reject(tooLate()), Math.max(0, deadline - monotonicMs()))
   })
   try {
     return await Promise.race([work, late])
@@ -163,7 +178,7 @@ async function beforeDeadline<T>(work: Promise<T>, deadline: number): Promise<T>
 /** Whether the whole transaction should be run again. */
 export function isRetriable(error: unknown): boolean {
   const errno = errnoOf(error)
-  return errno === ER_LOCK_DEADLOCK || errno === ER_LOCK_WAIT_TIMEOUT
+  return errno === ER_LOCK_DEADLOCK || errno === ER_LOCK_WAIT_TIMEOUT || error instanceof ServerClockMoved
 }
 
 /** Whether the statement waited for another transaction's lock for as long as one may. */
@@ -176,12 +191,29 @@ export function isDuplicate(error: unknown): boolean {
   return errnoOf(error) === ER_DUP_ENTRY
 }
 
-/** Whether the database could not be reached, or the connection broke, or no connection was free in time. */
+/**
+ * Whether it is the database's fault and not the statement's: it could not be reached, the connection broke, no connection
+ * was free in time, or the server can't do its work at the moment. The same statement may well succeed later.
+ */
 export function isConnectionFault(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code, name } = error as Error & { code?: string }
-  return name === 'KnexTimeoutError' || (typeof code === 'string' && CONNECTION_CODES.has(code))
+  if (name === 'KnexTimeoutError' || SERVER_ERRNOS.has(errnoOf(error) ?? 0)) return true
+  return typeof code === 'string' && CONNECTION_CODES.has(code)
 }
+
+/** Numbers that both servers share, but for the last two, which are one server's each. */
+const SERVER_ERRNOS = new Set([
+  1021, // disk full
+  1026, // error on write
+  1030, // error from the storage engine
+  1037, 1041, // out of memory
+  1114, // a table can't grow: the disk is full
+  1290, 1836, // read-only, as a server is that has handed over to another
+  1317, // interrupted by the server's end
+  1927, // MariaDB: the connection was killed
+  4031, // MySQL: closed by the server for its silence
+]) // prettier-ignore
 
 const CONNECTION_CODES = new Set([
   'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'PROTOCOL_CONNECTION_LOST',
