@@ -1,7 +1,8 @@
 /**
  * Who gets an event (decisions 4), as SQL over sets, and the fan-out that writes it down.
  */
-import { COMMIT, type BatchPool } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type Statement } from '../../db/batch.ts'
+import { handOverStatement } from '../messages/messages-repository.ts'
 
 /**
  * The deliveries that a set of events makes: one for each webhook of the event's lab that
@@ -26,11 +27,25 @@ const FAN_OUT = `
   INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch)
   SELECT w.id, ?, e.id, 0, CASE WHEN w.state = 'active' THEN w.epoch ELSE w.epoch - 1 END ${MATCHING_WEBHOOKS}`
 
+/**
+ * The same for messages: where the lab has a webhook without a party for the message, such webhooks alone get it. One that
+ * has gone since the message was recorded counts: its copy waits no longer, and the message goes the normal way.
+ */
+const FAN_OUT_MESSAGES = `${FAN_OUT}
+    AND ((w.corporate_id IS NULL AND w.organization_id IS NULL) OR NOT EXISTS (
+      SELECT 1 FROM webhook_events cs JOIN webhooks c ON c.id = cs.webhook_id
+      WHERE cs.lab_id = e.lab_id AND cs.event_type = e.type
+        AND c.corporate_id IS NULL AND c.organization_id IS NULL
+        AND c.active_from <= e.recorded_at
+        AND (c.inactive_from IS NULL OR e.recorded_at < c.inactive_from)))`
+
 export interface Routed {
   /** Events that were fanned out. */
   events: number
   /** Webhooks that have something due now. */
   webhookIds: string[]
+  /** Messages that nobody else sends: they are due at the gateway now. */
+  normalMessages: number
 }
 
 /**
@@ -44,18 +59,23 @@ export interface Routed {
 export async function routeEvents(batch: BatchPool, now: Date, limit: number): Promise<Routed> {
   return batch.transaction(async (send) => {
     const [waiting] = await send([
-      { sql: 'SELECT event_id FROM unrouted_events ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED', values: [limit] },
+      {
+        sql: 'SELECT event_id, is_message FROM unrouted_events ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED',
+        values: [limit],
+      },
     ])
     const eventIds = waiting!.map((row) => row.event_id as string)
-    if (eventIds.length === 0) return { events: 0, webhookIds: [] }
-    const [, lanes] = await send([
-      { sql: FAN_OUT, values: [now, eventIds] },
+    if (eventIds.length === 0) return { events: 0, webhookIds: [], normalMessages: 0 }
+    const messageIds = waiting!.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
+    const results = await send([
+      { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
+      ...fanOutStatements(eventIds, messageIds, now),
       {
         sql: 'SELECT DISTINCT webhook_id FROM delivery_queue WHERE event_id IN (?) ORDER BY webhook_id',
         values: [eventIds],
       },
-      { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
     ])
+    const lanes = results.at(-1)
     const webhookIds = lanes!.map((row) => row.webhook_id as string)
     await send([
       ...(webhookIds.length > 0
@@ -68,6 +88,19 @@ export async function routeEvents(batch: BatchPool, now: Date, limit: number): P
         : []),
       COMMIT,
     ])
-    return { events: eventIds.length, webhookIds }
+    const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
+    return { events: eventIds.length, webhookIds, normalMessages }
   })
+}
+
+/** A batch without messages is one statement; with them the last one sends those that nobody gets the normal way. */
+function fanOutStatements(eventIds: string[], messageIds: string[], now: Date): Statement[] {
+  if (messageIds.length === 0) return [{ sql: FAN_OUT, values: [now, eventIds] }]
+  const messages = new Set(messageIds)
+  const others = eventIds.filter((id) => !messages.has(id))
+  return [
+    ...(others.length > 0 ? [{ sql: FAN_OUT, values: [now, others] }] : []),
+    { sql: FAN_OUT_MESSAGES, values: [now, messageIds] },
+    handOverStatement(messageIds, now),
+  ]
 }

@@ -4,6 +4,7 @@
 import type { Knex } from 'knex'
 import type { Statement } from '../../db/batch.ts'
 import type { RecordedEvent, TestEvent } from './event-types.ts'
+import { isMessageType, type MessageEvent } from './message-payloads.ts'
 
 /**
  * The statements that record an event; they belong in the transaction of the business row, so that neither is there
@@ -11,10 +12,24 @@ import type { RecordedEvent, TestEvent } from './event-types.ts'
  * compares it with the times at which webhooks became active, taken from the same clock.
  */
 export function recordEventStatements(event: RecordedEvent): Statement[] {
-  return [...eventStatements(event), { sql: 'INSERT INTO unrouted_events (event_id) VALUES (?)', values: [event.id] }]
+  // Without its row in messages nobody would ever send it.
+  if (isMessageType(event.type)) throw new Error('a message is recorded by recordMessage')
+  return outboxStatements(event, 0)
 }
 
-function eventStatements(event: RecordedEvent | TestEvent): Statement[] {
+/** Those of a message's event alone: `messages/message-recording.ts` adds the row of the message. */
+export function recordMessageEventStatements(event: MessageEvent): Statement[] {
+  return outboxStatements(event, 1)
+}
+
+function outboxStatements(event: RecordedEvent, isMessage: 0 | 1): Statement[] {
+  return [
+    ...eventStatements(event, isMessage),
+    { sql: 'INSERT INTO unrouted_events (event_id, is_message) VALUES (?, ?)', values: [event.id, isMessage] },
+  ]
+}
+
+function eventStatements(event: RecordedEvent | TestEvent, isMessage: 0 | 1): Statement[] {
   return [
     {
       sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id, corporate_id, doctor_id, hospital_id)
@@ -30,7 +45,10 @@ function eventStatements(event: RecordedEvent | TestEvent): Statement[] {
         event.hospitalId,
       ],
     },
-    { sql: 'INSERT INTO event_bodies (event_id, body) VALUES (?, ?)', values: [event.id, event.body] },
+    {
+      sql: 'INSERT INTO event_bodies (event_id, body, is_message) VALUES (?, ?, ?)',
+      values: [event.id, event.body, isMessage],
+    },
   ]
 }
 
@@ -41,5 +59,5 @@ export async function recordEvent(trx: Knex.Transaction, event: RecordedEvent): 
 
 /** A test goes to the one webhook that it is for: it waits for no fan-out, and the caller queues it. */
 export async function recordTestEvent(trx: Knex.Transaction, event: TestEvent): Promise<void> {
-  for (const { sql, values } of eventStatements(event)) await trx.raw(sql, values as Knex.RawBinding[])
+  for (const { sql, values } of eventStatements(event, 0)) await trx.raw(sql, values as Knex.RawBinding[])
 }

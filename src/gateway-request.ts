@@ -1,0 +1,89 @@
+/**
+ * One call to a gateway of the lab, and the file that stands in for it in development. What answers is a stranger: its
+ * status counts, its body is read for a moment and thrown away.
+ */
+import { appendFile, mkdir } from 'node:fs/promises'
+import { request as httpRequest } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { join } from 'node:path'
+
+const BODY_READ_BYTES = 16_384
+
+/** `code` says why, for the log; nothing of what the gateway said. */
+export class GatewayFault extends Error {
+  readonly code: string
+  /** False where the gateway has refused this one request: it may well take others. */
+  readonly isOutage: boolean
+
+  constructor(code: string, isOutage: boolean) {
+    super('a gateway has not taken a request')
+    this.code = code
+    this.isOutage = isOutage
+  }
+}
+
+export interface GatewayRequest {
+  url: URL
+  /** The same on every try, for the gateway to recognise a repeat by. */
+  idempotencyKey: string
+  /** Sent as JSON. */
+  content: object
+  /** From the start of the call to the end of everything. */
+  deadlineMs: number
+}
+
+/**
+ * Resolves when the gateway has taken the request (a status from 200 to 299) and nothing of the call is left open.
+ * @throws GatewayFault
+ */
+export function postToGateway({ url, idempotencyKey, content, deadlineMs }: GatewayRequest): Promise<void> {
+  const body = Buffer.from(JSON.stringify(content))
+  const send = url.protocol === 'https:' ? httpsRequest : httpRequest
+  return new Promise((resolve, reject) => {
+    let isAnswered = false
+    let fault: GatewayFault | undefined = new GatewayFault('ECONNRESET', true)
+    const outgoing = send(url, {
+      method: 'POST',
+      // A connection of its own: one that is kept may be closed by the other side while it is idle, and a message that meets
+      // this would wait for its next try.
+      agent: false,
+      headers: { 'content-type': 'application/json', 'content-length': body.length, 'idempotency-key': idempotencyKey },
+    })
+    // One deadline of our own: Node's time limits start again with every byte that drips in.
+    const deadline = setTimeout(() => outgoing.destroy(new GatewayFault('ETIMEDOUT', true)), deadlineMs)
+    outgoing.on('response', (incoming) => {
+      isAnswered = true
+      fault = faultOfStatus(incoming.statusCode ?? 0)
+      let readBytes = 0
+      incoming.on('data', (chunk: Buffer) => {
+        readBytes += chunk.length
+        if (readBytes > BODY_READ_BYTES) incoming.destroy()
+      })
+      incoming.on('error', () => {})
+    })
+    outgoing.on('error', (error: NodeJS.ErrnoException) => {
+      // Once the status is there, how the rest ends changes nothing.
+      if (!isAnswered)
+        fault = error instanceof GatewayFault ? error : new GatewayFault(error.code ?? 'ECONNRESET', true)
+    })
+    // After whatever ended it: an answer, a fault, the deadline, a change of the protocol, or a connection that just closes.
+    outgoing.on('close', () => {
+      clearTimeout(deadline)
+      if (fault) reject(fault)
+      else resolve()
+    })
+    outgoing.end(body)
+  })
+}
+
+function faultOfStatus(status: number): GatewayFault | undefined {
+  if (status >= 200 && status <= 299) return undefined
+  return new GatewayFault(`HTTP_${status}`, status >= 500 || status === 429 || status === 408)
+}
+
+/** Appends one JSON object to a file of the outbox, which only its owner reads. */
+export async function appendToOutbox(dataDir: string, file: string, content: object): Promise<void> {
+  const folder = join(dataDir, 'outbox')
+  await mkdir(folder, { recursive: true })
+  await appendFile(join(folder, file), `${JSON.stringify(content)}\n`, { mode: 0o600 })
+}

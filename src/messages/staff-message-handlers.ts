@@ -1,0 +1,82 @@
+/**
+ * Messages that staff send to patients.
+ */
+import { findAccountFor } from '../auth/staff-access.ts'
+import type { MessageEvent } from '../events/message-payloads.ts'
+import { publicEventId } from '../ids.ts'
+import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { publishedLinks } from '../signed-link.ts'
+import {
+  sendBill,
+  sendBooking,
+  sendPhlebotomist,
+  sendQuotation,
+  sendReport,
+  type MessageCall,
+} from './staff-messages.ts'
+
+interface StaffMessageHandlers {
+  sendReport: OperatorHandler<'sendReport'>
+  sendBill: OperatorHandler<'sendBill'>
+  sendBooking: OperatorHandler<'sendBooking'>
+  sendPhlebotomist: OperatorHandler<'sendPhlebotomist'>
+  sendQuotation: OperatorHandler<'sendQuotation'>
+}
+
+type SendingCall = Pick<Parameters<OperatorHandler<'sendBill'>>[0], 'operator' | 'audit'>
+
+export function staffMessageHandlers({ database, clock, hint, keys, baseUrl }: HandlerDeps): StaffMessageHandlers {
+  /** @param about the record, by its name on the wire */
+  async function send(
+    { operator, audit }: SendingCall,
+    accountId: string,
+    about: Record<string, string>,
+    record: (call: MessageCall) => Promise<MessageEvent>,
+  ) {
+    const account = await findAccountFor(database.knex, operator, 'staff', accountId)
+    const message = await database.transaction(async (trx) => {
+      const recorded = await record({ trx, account, accountId: account.id, now: clock.now() })
+      await audit.record(trx, account.id, { ...about, messageId: recorded.id })
+      return recorded
+    })
+    hint()
+    return {
+      status: 201 as const,
+      body: {
+        messageId: message.id,
+        eventId: publicEventId(message.id),
+        labID: message.labId,
+        type: message.type,
+        state: 'offered' as const,
+        createdAt: message.createdAt.toISOString(),
+      },
+    }
+  }
+
+  return {
+    sendReport: async (call) => {
+      const { accountId, reportId } = call.path
+      return send(call, accountId, { reportId }, (message) =>
+        sendReport(message, reportId, publishedLinks(keys, baseUrl())),
+      )
+    },
+    sendBill: async (call) => {
+      const { accountId, billId } = call.path
+      return send(call, accountId, { billId }, (message) => sendBill(message, billId, publishedLinks(keys, baseUrl())))
+    },
+    sendBooking: async (call) => {
+      const { accountId, leadId } = call.path
+      return send(call, accountId, { leadId }, (message) => sendBooking(message, leadId))
+    },
+    sendPhlebotomist: async (call) => {
+      const { accountId, leadId } = call.path
+      return send(call, accountId, { leadId }, (message) => sendPhlebotomist(message, leadId))
+    },
+    sendQuotation: async (call) => {
+      const { accountId, leadId } = call.path
+      return send(call, accountId, { leadId }, (message) =>
+        sendQuotation(message, leadId, publishedLinks(keys, baseUrl())),
+      )
+    },
+  }
+}

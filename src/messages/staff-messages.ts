@@ -1,0 +1,139 @@
+/**
+ * Sending a patient a message: what it is about is looked up under its lock, and the message is recorded in the caller's
+ * transaction. Who sends it, a webhook or the lab itself, is decided later.
+ */
+import type { Account } from '../accounts/accounts-repository.ts'
+import { claimBill, type BillingCall } from '../billing/bill-actions.ts'
+import { fullName, quotedAmount, type Bill } from '../billing/bill-rules.ts'
+import { findCataloguePrices } from '../billing/bills-repository.ts'
+import { findLab } from '../catalogue/labs-repository.ts'
+import { claimEntry } from '../crm/booking-actions.ts'
+import type { Entry } from '../crm/entry-rules.ts'
+import type { Booking } from '../events/entry-payloads.ts'
+import type { MessageEvent, MessageSubject, NewMessage } from '../events/message-payloads.ts'
+import { newId } from '../ids.ts'
+import { claimReport } from '../reports/report-actions.ts'
+import type { PublishedLinks } from '../signed-link.ts'
+import { invalidState } from '../state-rules.ts'
+import { recordMessage } from './message-recording.ts'
+import { formatAmount, formatSlot, renderMessage } from './message-templates.ts'
+
+/** In whose transaction, for whom, when. */
+export interface MessageCall extends BillingCall {
+  account: Account
+}
+
+type Unsent = Omit<NewMessage, 'recipient' | 'subject'>
+
+/** @throws 404; 409 for a report that is not signed off, or a patient without a contact */
+export async function sendReport(call: MessageCall, reportId: string, links: PublishedLinks): Promise<MessageEvent> {
+  const { report, bill } = await claimReport(call, reportId, 'sendReport')
+  const variables = { patient_name: bill.patientName, lab_name: await labNameOf(call, bill.labId) }
+  const subject: MessageSubject = { ...bill, kind: 'report', id: report.id, version: report.version }
+  return record(call, subject, recipientOf(bill), {
+    type: 'report.send',
+    related: relatedTo(bill),
+    ...renderMessage('report.send', variables),
+    attachmentUrl: links.report(report.id, call.now),
+  })
+}
+
+/** @throws 404; 409 for a bill that is deleted, or a patient without a contact */
+export async function sendBill(call: MessageCall, billId: string, links: PublishedLinks): Promise<MessageEvent> {
+  const { bill } = await claimBill(call, billId, 'sendBill')
+  const variables = {
+    patient_name: bill.patientName,
+    lab_name: await labNameOf(call, bill.labId),
+    amount: formatAmount(bill.totalAmount ?? 0),
+  }
+  return record(call, { ...bill, kind: 'bill' }, recipientOf(bill), {
+    type: 'bill.send',
+    related: bill.entryId === null ? {} : { leadId: bill.entryId },
+    ...renderMessage('bill.send', variables),
+    attachmentUrl: links.bill(call.accountId, bill.id, call.now),
+  })
+}
+
+/** The confirmation of a booking. @throws 404; 409 also for an entry without a contact */
+export async function sendBooking(call: MessageCall, leadId: string): Promise<MessageEvent> {
+  const { entry } = await claimEntry({ ...call, leadId }, 'sendBooking')
+  const { bookingType, scheduledAt } = entry as Booking
+  const variables = {
+    patient_name: nameOf(entry),
+    visit: bookingType === 'Home Collection' ? 'home collection' : 'visit to the lab',
+    slot: formatSlot(scheduledAt, call.account.timeZone),
+  }
+  return recordOfEntry(call, entry, {
+    type: 'booking.send',
+    ...renderMessage('booking.send', variables),
+    attachmentUrl: null,
+  })
+}
+
+/** Who will take the sample. @throws 404; 409 also for an entry without a contact */
+export async function sendPhlebotomist(call: MessageCall, leadId: string): Promise<MessageEvent> {
+  const { entry } = await claimEntry({ ...call, leadId }, 'sendPhlebotomist')
+  const { phlebotomist, scheduledAt } = entry as Booking
+  const variables = {
+    patient_name: nameOf(entry),
+    phlebotomist_name: phlebotomist!.name,
+    slot: formatSlot(scheduledAt, call.account.timeZone),
+  }
+  return recordOfEntry(call, entry, {
+    type: 'phlebotomist.send',
+    ...renderMessage('phlebotomist.send', variables),
+    attachmentUrl: null,
+  })
+}
+
+/** What the entry's items would cost. @throws 404; 409 also for an entry without a contact, or without anything to pay */
+export async function sendQuotation(call: MessageCall, leadId: string, links: PublishedLinks): Promise<MessageEvent> {
+  const { trx, accountId } = call
+  const { entry } = await claimEntry({ ...call, leadId }, 'sendQuotation')
+  const partyId = entry.corporateId ?? entry.doctorId ?? entry.hospitalId
+  const known = await findCataloguePrices(trx, accountId, entry.labId, partyId, entry.items)
+  const amount = quotedAmount(entry, known)
+  if (amount === undefined) throw invalidState('the entry has neither a total nor an item with a price to quote')
+  const variables = {
+    patient_name: nameOf(entry),
+    lab_name: await labNameOf(call, entry.labId),
+    amount: formatAmount(amount),
+  }
+  const attachmentUrl = links.quotation(accountId, entry.id, call.now)
+  return recordOfEntry(call, entry, {
+    type: 'quotation.send',
+    ...renderMessage('quotation.send', variables),
+    attachmentUrl,
+  })
+}
+
+async function recordOfEntry(call: MessageCall, entry: Entry, message: Unsent): Promise<MessageEvent> {
+  const recipient = { contact: entry.contact, name: nameOf(entry) }
+  return record(call, { ...entry, kind: 'entry' }, recipient, message)
+}
+
+async function record(
+  { trx, now }: MessageCall,
+  subject: MessageSubject,
+  { contact, name }: { contact: string | null; name: string },
+  message: Unsent,
+): Promise<MessageEvent> {
+  if (contact === null) throw invalidState('the patient has no contact: there is nobody to send a message to')
+  return recordMessage(trx, newId(now.getTime()), { ...message, subject, recipient: { contact, name } }, now)
+}
+
+function relatedTo(bill: Bill): NewMessage['related'] {
+  return { billId: bill.id, ...(bill.entryId === null ? {} : { leadId: bill.entryId }) }
+}
+
+function recipientOf({ contact, patientName }: Bill) {
+  return { contact, name: patientName }
+}
+
+function nameOf({ firstName, lastName }: Entry): string {
+  return fullName(firstName, lastName)
+}
+
+async function labNameOf({ trx, accountId }: MessageCall, labId: string): Promise<string> {
+  return (await findLab(trx, accountId, labId))!.name
+}

@@ -1,0 +1,65 @@
+import { createServer, type RequestListener, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, expect, test } from 'vitest'
+import { GatewayFault, postToGateway } from '../src/gateway-request.ts'
+
+const DEADLINE_MS = 300
+const servers: Server[] = []
+
+afterEach(() => {
+  for (const server of servers.splice(0)) server.closeAllConnections()
+})
+
+async function post(answers: RequestListener): Promise<GatewayFault | undefined> {
+  const server = createServer(answers)
+  servers.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  server.unref()
+  const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
+  return postToGateway({ url, idempotencyKey: 'evt_1', content: {}, deadlineMs: DEADLINE_MS }).then(
+    () => undefined,
+    (fault) => fault,
+  )
+}
+
+test('a gateway that has said yes and drips its body has taken the request, and is left at the deadline', async () => {
+  let closed = () => {}
+  const left = new Promise<void>((resolve) => (closed = resolve))
+  const fault = await post((req, res) => {
+    res.writeHead(200)
+    const drip = setInterval(() => res.write('x'), 20)
+    req.socket.on('close', () => {
+      clearInterval(drip)
+      closed()
+    })
+  })
+  expect(fault).toBeUndefined()
+  await left
+})
+
+test('a gateway that cuts its answer short after a yes has taken the request', async () => {
+  const fault = await post((req, res) => {
+    res.writeHead(200, { 'content-length': 100 })
+    res.write('x', () => req.socket.destroy())
+  })
+  expect(fault).toBeUndefined()
+})
+
+test.each([
+  ['500', 500, true],
+  ['429', 429, true],
+  ['400', 400, false],
+  ['a redirect', 307, false],
+])(
+  'a gateway that answers %s has not taken it; whether it would take others is told apart',
+  async (_, status, isOutage) => {
+    const fault = await post((_req, res) => res.writeHead(status).end())
+    expect(fault).toBeInstanceOf(GatewayFault)
+    expect(fault).toMatchObject({ code: `HTTP_${status}`, isOutage })
+  },
+)
+
+test('a gateway that can’t be reached is an outage', async () => {
+  const fault = await post((req) => req.socket.destroy())
+  expect(fault).toMatchObject({ code: 'ECONNRESET', isOutage: true })
+})
