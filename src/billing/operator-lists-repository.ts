@@ -1,5 +1,5 @@
 /**
- * Values that the operator keeps for an account: where bookings come from, and which rate lists there are with their prices.
+ * Values that the operator keeps for an account: where bookings come from, and which rate lists there are.
  */
 import type { Knex } from 'knex'
 
@@ -22,18 +22,4 @@ export async function updateOperatorValues(
   await trx('operator_lists').where({ account_id: accountId, list }).delete()
   const rows = values.map((value, position) => ({ account_id: accountId, list, position, value }))
   if (rows.length > 0) await trx('operator_lists').insert(rows)
-}
-
-/** Sets what a test or package costs under a rate list; a price that is there already is replaced. */
-export async function updateRateListPrice(
-  knex: Knex,
-  accountId: string,
-  rateListType: string,
-  itemId: string,
-  price: number,
-): Promise<void> {
-  await knex('rate_list_prices')
-    .insert({ account_id: accountId, rate_list_type: rateListType, item_id: itemId, price })
-    .onConflict()
-    .merge(['price'])
 }

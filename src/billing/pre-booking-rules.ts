@@ -27,7 +27,8 @@ export interface PreBooking {
   labId: string
   /** Raised by each change. */
   version: number
-  status: 'created'
+  /** `billed` while it has a bill that is not deleted. */
+  status: 'created' | 'billed'
   integratorId: string
   firstName: string
   lastName: string | null

@@ -55,7 +55,7 @@ async function listPriced(
         .andOn('p.account_id', 'i.account_id')
         .andOn('p.rate_list_type', knex.raw('?', [body.rate_list_type ?? ''])),
     )
-    .where({ 'i.account_id': accountId, 'i.lab_id': body.labID })
+    .where({ 'i.account_id': accountId, 'i.lab_id': body.labID, 'i.active': true })
     .whereIn(`i.${column}`, values)
     .select('i.*', { list_price: 'p.price' })
   return rows.map((row) => ({

@@ -6,10 +6,11 @@ import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { cutPage, pageById } from '../paging.ts'
 import { getCrmSettings, updateCrmSettings } from './crm-settings-repository.ts'
 import { DEFAULT_CRM_SETTINGS } from './crm-settings-rules.ts'
 import { listNotifications } from './notifications-repository.ts'
-import { deactivateTelecaller, insertTelecaller, listTelecallers, type Telecaller } from './telecallers-repository.ts'
+import { insertTelecaller, listTelecallers, updateTelecallerActive, type Telecaller } from './telecallers-repository.ts'
 
 const DEFAULT_PAGE = 50
 
@@ -17,6 +18,7 @@ interface CrmKeepingHandlers {
   createTelecaller: OperatorHandler<'createTelecaller'>
   listTelecallers: OperatorHandler<'listTelecallers'>
   deactivateTelecaller: OperatorHandler<'deactivateTelecaller'>
+  activateTelecaller: OperatorHandler<'activateTelecaller'>
   getCrmSettings: OperatorHandler<'getCrmSettings'>
   setCrmSettings: OperatorHandler<'setCrmSettings'>
   listStaffNotifications: OperatorHandler<'listStaffNotifications'>
@@ -24,8 +26,24 @@ interface CrmKeepingHandlers {
 
 export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeepingHandlers {
   const { knex } = database
+
+  async function setActive(
+    { path, operator, audit }: Parameters<OperatorHandler<'deactivateTelecaller'>>[0],
+    active: boolean,
+  ) {
+    requireRole(operator, 'admin')
+    const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
+    const telecaller = await database.transaction(async (trx) => {
+      const updated = await updateTelecallerActive(trx, account.id, path.telecallerId, active)
+      if (!updated) throw notFound('telecaller not found')
+      await audit.record(trx, account.id, { telecallerId: updated.id })
+      return updated
+    })
+    return { status: 200 as const, body: toTelecallerRow(telecaller) }
+  }
+
   return {
-    async createTelecaller({ path, body, operator }) {
+    async createTelecaller({ path, body, operator, audit }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const telecaller = {
@@ -35,24 +53,24 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
         active: true,
         createdAt: clock.now(),
       }
-      await database.transaction((trx) => insertTelecaller(trx, telecaller))
+      await database.transaction(async (trx) => {
+        await insertTelecaller(trx, telecaller)
+        await audit.record(trx, account.id, { telecallerId: telecaller.id })
+      })
       return { status: 201, body: toTelecallerRow(telecaller) }
     },
 
-    async listTelecallers({ path, operator }) {
+    async listTelecallers({ path, query, operator }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
-      const telecallers = await listTelecallers(knex, account.id)
-      return { status: 200, body: { telecallers: telecallers.map(toTelecallerRow) } }
+      const { limit, afterId } = pageById(query)
+      const rows = await listTelecallers(knex, account.id, afterId, limit + 1)
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
+      return { status: 200, body: { telecallers: shown.map(toTelecallerRow), nextCursor } }
     },
 
-    async deactivateTelecaller({ path, operator }) {
-      requireRole(operator, 'admin')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
-      const telecaller = await database.transaction((trx) => deactivateTelecaller(trx, account.id, path.telecallerId))
-      if (!telecaller) throw notFound('telecaller not found')
-      return { status: 200, body: toTelecallerRow(telecaller) }
-    },
+    deactivateTelecaller: (call) => setActive(call, false),
+    activateTelecaller: (call) => setActive(call, true),
 
     async getCrmSettings({ path, operator }) {
       requireRole(operator, 'admin')
@@ -60,7 +78,7 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
       return { status: 200, body: await getCrmSettings(knex, account.id) }
     },
 
-    async setCrmSettings({ path, body, operator }) {
+    async setCrmSettings({ path, body, operator, audit }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const settings = {
@@ -68,7 +86,10 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
         customFields: [...new Set(body.customFields ?? DEFAULT_CRM_SETTINGS.customFields)],
         paymentGateways: [...new Set(body.paymentGateways ?? DEFAULT_CRM_SETTINGS.paymentGateways)],
       }
-      await updateCrmSettings(knex, account.id, settings, clock.now())
+      await database.transaction(async (trx) => {
+        await updateCrmSettings(trx, account.id, settings, clock.now())
+        await audit.record(trx, account.id, { accountId: account.id })
+      })
       return { status: 200, body: settings }
     },
 

@@ -2,7 +2,7 @@
  * Rows of entries, their items and the day's guards. Written in few round trips: this is the call that integrators make
  * most.
  */
-import { COMMIT, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
+import type { BatchResult, Send, Statement } from '../../db/batch.ts'
 import { isDuplicate } from '../../db/connection.ts'
 import { recordEventStatements } from '../events/events-repository.ts'
 import type { RecordedEvent } from '../events/event-types.ts'
@@ -29,7 +29,11 @@ export async function findEntryReferences(send: Send, accountId: string, body: E
   const testIds = (body.tests ?? []).map(({ test }) => test)
   const packageIds = (body.packages ?? []).map((item) => item.package)
   const ofLab = (table: string, ids: string[]) =>
-    lookUp(`SELECT id, name FROM ${table} WHERE account_id = ? AND lab_id = ? AND id IN (?)`, [accountId, labId], ids)
+    lookUp(
+      `SELECT id, name FROM ${table} WHERE account_id = ? AND lab_id = ? AND active AND id IN (?)`,
+      [accountId, labId],
+      ids,
+    )
   const isAutomatic = isAssignedAutomatically(body)
   const found = await sendThose(send, {
     lab: lookUp('SELECT active FROM labs WHERE account_id = ? AND id IN (?)', [accountId], [labId]),
@@ -81,19 +85,19 @@ export interface EntryCompany {
   notification: StaffNotification
   /** The telecaller whose turn it was, where the entry was assigned automatically. */
   turnOf: string | null
-  /** What keeps the answer for a repeat of the request. */
-  answer: Statement[]
+  /** What else belongs to the request; `COMMIT` at its end where the caller's transaction leaves that to it. */
+  end: Statement[]
 }
 
 /**
- * Writes the entry with its company and commits, in one round trip. The guards come first: their primary key decides which of
+ * Writes the entry with its company, in one round trip. The guards come first: their primary key decides which of
  * several requests at once is the day's first, and who loses has written nothing else.
  * @returns the id of the entry that was there before; undefined: this one is written
  */
 export async function insertEntry(
   send: Send,
   entry: Entry,
-  { guards, event, notification, turnOf, answer }: EntryCompany,
+  { guards, event, notification, turnOf, end }: EntryCompany,
 ): Promise<string | undefined> {
   try {
     await send([
@@ -103,8 +107,7 @@ export async function insertEntry(
       ...recordEventStatements(event),
       insertNotificationStatement(notification),
       ...(turnOf === null ? [] : [updateTurnStatement(entry.accountId, turnOf)]),
-      ...answer,
-      COMMIT,
+      ...end,
     ])
     return undefined
   } catch (error) {

@@ -1,20 +1,8 @@
+import { COMMIT } from '../../db/batch.ts'
 import { withinBudget } from '../../db/connection.ts'
-import { conflict } from '../errors.ts'
-import { bookingCreated, leadCreated } from '../events/event-types.ts'
-import { newId } from '../ids.ts'
 import type { AccountHandler, HandlerDeps } from '../operations.ts'
-import { findEntryReferences, insertEntry } from './entries-repository.ts'
-import {
-  dayGuardsOf,
-  isAssignedAutomatically,
-  isBooking,
-  makeEntry,
-  notificationKindOf,
-  requireKnownReferences,
-  requireSoundEntry,
-  type Entry,
-} from './entry-rules.ts'
-import type { StaffNotification } from './notifications-repository.ts'
+import { createEntryIn } from './entry-creation.ts'
+import { isBooking, requireSoundEntry, type Entry } from './entry-rules.ts'
 
 interface EntryHandlers {
   createEntry: AccountHandler<'createEntry'>
@@ -24,43 +12,22 @@ export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHand
   return {
     async createEntry({ account, body, idempotency }) {
       const scheduledAt = requireSoundEntry(body, account)
-      // Two round trips: what the ids are, then everything that is written, with its commit. A key is one more, ahead of them.
-      const answer = await withinBudget(() =>
+      // Two round trips with the commit in the second. A key is one more, ahead of them.
+      const made = await withinBudget(() =>
         database.batch.transaction(async (send) => {
           await idempotency.claim(send)
-          const known = await findEntryReferences(send, account.id, body)
-          requireKnownReferences(body, known)
-          const now = clock.now()
-          const id = newId(now.getTime())
-          const made = makeEntry(body, known, { id, accountId: account.id, scheduledAt, now })
-          const eventId = newId(now.getTime())
-          const event = isBooking(made) ? bookingCreated(eventId, made) : leadCreated(eventId, made)
-          const created = { status: 200 as const, body: toEntryResponse(made) }
-          const leadId = await insertEntry(send, made, {
-            event,
-            guards: dayGuardsOf(made, account.timeZone),
-            notification: notificationOf(made, newId(now.getTime())),
-            turnOf: isAssignedAutomatically(body) ? made.assignedTo : null,
-            answer: idempotency.record(created),
-          })
-          if (leadId !== undefined) throw duplicateEntry(leadId)
-          return created
+          const wish = { account, body, scheduledAt, now: clock.now() }
+          return createEntryIn(send, wish, (entry) => [...idempotency.record(answerOf(entry)), COMMIT])
         }),
       )
       hint()
-      return answer
+      return answerOf(made)
     },
   }
 }
 
-function notificationOf(entry: Entry, id: string): StaffNotification {
-  const { accountId, labId, createdAt } = entry
-  return { id, accountId, labId, kind: notificationKindOf(entry), entryId: entry.id, createdAt }
-}
-
-function duplicateEntry(leadId: string) {
-  const details = 'a lead or booking with the same contact or email was already ingested today'
-  return conflict(details, 'duplicate_entry', { leadId })
+function answerOf(entry: Entry) {
+  return { status: 200 as const, body: toEntryResponse(entry) }
 }
 
 function toEntryResponse(entry: Entry) {

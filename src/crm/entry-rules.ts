@@ -5,7 +5,7 @@ import type { Account, AccountMode } from '../accounts/accounts-repository.ts'
 import { PARTY_FIELD_KINDS, unknownParty, type PartyKind } from '../catalogue/party-rules.ts'
 import { hashValue } from '../crypto.ts'
 import { badRequest, clipped, DomainError, labForbidden, mergeFaults, unknownId } from '../errors.ts'
-import type { Booking } from '../events/event-types.ts'
+import type { Booking } from '../events/entry-payloads.ts'
 import type { components } from '../generated/client.ts'
 import { paymentMethodsOf, type CrmSettings } from './crm-settings-rules.ts'
 import type { NotificationKind } from './notifications-repository.ts'
@@ -13,7 +13,8 @@ import { nextTelecaller, type Candidate } from './telecaller-rules.ts'
 import { localDay, parseDateTime } from './zoned-time.ts'
 
 type Schemas = components['schemas']
-export type EntryRequest = Schemas['EntryRequest']
+/** As integrators send it; staff may leave the integrator's id out. */
+export type EntryRequest = Omit<Schemas['EntryRequest'], 'integratorID'> & { integratorID?: string | undefined }
 
 /** A test or package of an entry. `itemId` null: unmapped, for staff to resolve. */
 export interface EntryItem {
@@ -46,6 +47,12 @@ const DETAIL_FIELDS = [
 
 export type EntryDetails = Pick<EntryRequest, (typeof DETAIL_FIELDS)[number]>
 
+/** Who takes the sample. */
+export interface Phlebotomist {
+  id: string
+  name: string
+}
+
 export interface Entry {
   id: string
   accountId: string
@@ -53,7 +60,8 @@ export interface Entry {
   /** Raised by each change. */
   version: number
   phase: 'lead' | 'booking'
-  integratorId: string
+  /** Null where staff made the entry for no integrator. */
+  integratorId: string | null
   firstName: string
   lastName: string | null
   contact: string | null
@@ -67,7 +75,9 @@ export interface Entry {
   paymentStatus: Schemas['PaymentStatus'] | null
   paymentMethod: string | null
   convertedAt: Date | null
+  /** The telecaller. */
   assignedTo: string | null
+  phlebotomist: Phlebotomist | null
   discountAmount: number | null
   totalAmount: number | null
   details: EntryDetails
@@ -87,13 +97,15 @@ const PARTY_FIELDS = ['corporateUser', 'referredOrganization', 'referredHospital
  */
 export function requireSoundEntry(body: EntryRequest, account: Account): Date | null {
   requireEntryParty(body, account.mode)
-  if (body.scheduledAt === undefined) return null
-  const scheduledAt = parseDateTime(body.scheduledAt, account.timeZone)
-  if (!scheduledAt) {
-    const fault = 'must be an existing date and time such as 2026-11-20T10:15:00+05:30'
-    throw badRequest(`scheduledAt ${fault}`, 'invalid_request', 'scheduledAt', fault)
-  }
-  return scheduledAt
+  return body.scheduledAt === undefined ? null : requireScheduledAt(body.scheduledAt, account)
+}
+
+/** @throws 400 for a date or a time that does not exist */
+export function requireScheduledAt(text: string, account: Account): Date {
+  const scheduledAt = parseDateTime(text, account.timeZone)
+  if (scheduledAt) return scheduledAt
+  const fault = 'must be an existing date and time such as 2026-11-20T10:15:00+05:30'
+  throw badRequest(`scheduledAt ${fault}`, 'invalid_request', 'scheduledAt', fault)
 }
 
 /** Any one of the three, or several: "never both" is about `corporateUser` with `organization` elsewhere. */
@@ -149,12 +161,17 @@ export function requireKnownReferences(body: EntryRequest, known: EntryReference
   for (const key of unknownFields.slice(0, MAX_NAMED_FIELDS)) {
     faults.push(unknownId('custom_field', key, `customFields.${clipped(key)}`, 'custom field'))
   }
-  const methods = paymentMethodsOf(settings)
-  if (body.paymentMethod !== undefined && !methods.includes(body.paymentMethod)) {
-    const fault = `must be one of ${methods.join(', ')}`
-    faults.push(badRequest(`paymentMethod ${fault}`, 'unknown_payment_method', 'paymentMethod', fault))
-  }
+  const methodFault = paymentMethodFault(body.paymentMethod, settings)
+  if (methodFault) faults.push(methodFault)
   if (faults.length > 0) throw mergeFaults(faults)
+}
+
+/** The 400 for a payment method that the account does not have; undefined where there is nothing to say. */
+export function paymentMethodFault(paymentMethod: string | undefined, settings: CrmSettings): DomainError | undefined {
+  const methods = paymentMethodsOf(settings)
+  if (paymentMethod === undefined || methods.includes(paymentMethod)) return undefined
+  const fault = `must be one of ${methods.join(', ')}`
+  return badRequest(`paymentMethod ${fault}`, 'unknown_payment_method', 'paymentMethod', fault)
 }
 
 export interface EntryOrigin {
@@ -173,7 +190,7 @@ export function makeEntry(body: EntryRequest, known: EntryReferences, origin: En
     labId: body.branchID,
     version: 1,
     phase: isBooking ? 'booking' : 'lead',
-    integratorId: body.integratorID,
+    integratorId: body.integratorID ?? null,
     firstName: body.first_name,
     lastName: body.last_name ?? null,
     contact: body.contact ?? null,
@@ -188,6 +205,7 @@ export function makeEntry(body: EntryRequest, known: EntryReferences, origin: En
     paymentMethod: body.paymentMethod ?? null,
     convertedAt: isBooking ? origin.now : null,
     assignedTo: isAssignedAutomatically(body) ? automaticAssignee(known) : (body.assignedTo ?? null),
+    phlebotomist: null,
     discountAmount: body.discountAmount ?? null,
     totalAmount: body.totalAmount ?? null,
     details: detailsOf(body),
@@ -215,7 +233,7 @@ function detailsOf(body: EntryRequest): EntryDetails {
 }
 
 /** Mapped ones carry the catalogue's name, unmapped ones the name that was sent. */
-function itemsOf(body: EntryRequest, known: EntryReferences): EntryItem[] {
+export function itemsOf(body: EntryRequest, known: EntryReferences): EntryItem[] {
   return [
     ...(body.tests ?? []).map(({ test, cost }) => item('test', test, known.testNames.get(test)!, cost)),
     ...(body.packages ?? []).map(({ package: id, price }) => item('package', id, known.packageNames.get(id)!, price)),

@@ -23,22 +23,30 @@ export async function insertTelecaller(trx: Knex.Transaction, telecaller: Teleca
 }
 
 /** Active or not, the oldest first. */
-export async function listTelecallers(knex: Knex, accountId: string): Promise<Telecaller[]> {
-  return (await knex('telecallers').where({ account_id: accountId }).orderBy('id')).map(toTelecaller)
+export async function listTelecallers(
+  knex: Knex,
+  accountId: string,
+  afterId: string | undefined,
+  limit: number,
+): Promise<Telecaller[]> {
+  const query = knex('telecallers').where({ account_id: accountId }).orderBy('id').limit(limit)
+  if (afterId !== undefined) query.where('id', '>', afterId)
+  return (await query).map(toTelecaller)
 }
 
 /**
- * Waits for assignments under way, so that none is made after this has answered.
+ * Waits for assignments under way, so that none is made to an inactive one after this has answered.
  * @returns undefined when the account has no such telecaller
  */
-export async function deactivateTelecaller(
+export async function updateTelecallerActive(
   trx: Knex.Transaction,
   accountId: string,
   telecallerId: string,
+  active: boolean,
 ): Promise<Telecaller | undefined> {
   if (!isIdShaped(telecallerId)) return undefined
   await trx('telecaller_turns').where({ account_id: accountId }).forUpdate().first()
-  await trx('telecallers').where({ account_id: accountId, id: telecallerId }).update({ active: false })
+  await trx('telecallers').where({ account_id: accountId, id: telecallerId }).update({ active })
   const row = await trx('telecallers').where({ account_id: accountId, id: telecallerId }).first()
   return row && toTelecaller(row)
 }

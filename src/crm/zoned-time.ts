@@ -96,3 +96,16 @@ function withOffset(wallMs: number, offset: string): number | undefined {
   if (hours > 23 || minutes > 59) return undefined
   return wallMs - (offset[0] === '-' ? -1 : 1) * (hours * 60 + minutes) * 60_000
 }
+
+/**
+ * A calendar day of the zone.
+ * @param day `YYYY-MM-DD`
+ * @returns its first instant and the first of the next day; undefined when there is no such day
+ */
+export function dayRange(day: string, timeZone: string): { from: Date; to: Date } | undefined {
+  const from = parseDateTime(`${day}T00:00:00`, timeZone)
+  if (!from || !/^\d{4}-\d{2}-\d{2}$/.test(day)) return undefined
+  const nextDay = new Date(Date.parse(`${day}T00:00:00Z`) + DAY_MS).toISOString().slice(0, 10)
+  const to = parseDateTime(`${nextDay}T00:00:00`, timeZone)
+  return to && { from, to }
+}

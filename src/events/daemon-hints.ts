@@ -11,10 +11,10 @@ const REFRESH_MS = 1000
 /** At most one datagram to each daemon in this time. */
 const SPACING_MS = 1
 
-export type HintKind = 'events' | 'lanes'
+/** A datagram's one byte is the place in this list: a daemon need not look at its lanes for an event that nobody has routed yet. */
+export const HINT_KINDS = ['events', 'lanes', 'settings'] as const
 
-/** One byte, so that a daemon need not look at its lanes for an event that nobody has routed yet. */
-export const HINT_PAYLOADS: Record<HintKind, Buffer> = { events: Buffer.of(0), lanes: Buffer.of(1) }
+export type HintKind = (typeof HINT_KINDS)[number]
 
 export class DaemonHints {
   readonly #knex: Knex
@@ -34,7 +34,8 @@ export class DaemonHints {
 
   /**
    * Returns at once. Call it after the commit.
-   * @param kind `events`: something waits for its fan-out; `lanes`: lanes that others own got something to send
+   * @param kind `events`: something waits for its fan-out; `lanes`: lanes that others own got something to send;
+   *   `settings`: somebody waits until a lane's owner has read its settings again
    * @param exceptToken the sender's own row
    */
   send(kind: HintKind = 'events', exceptToken?: string): void {
@@ -58,7 +59,7 @@ export class DaemonHints {
   #transmit(kind: HintKind, exceptToken: string | undefined): void {
     if (this.#closed) return
     for (const { token, hintHost, hintPort } of this.#daemons) {
-      if (token !== exceptToken) this.#socket.send(HINT_PAYLOADS[kind], hintPort, hintHost, () => {})
+      if (token !== exceptToken) this.#socket.send(Buffer.of(HINT_KINDS.indexOf(kind)), hintPort, hintHost, () => {})
     }
   }
 

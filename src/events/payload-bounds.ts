@@ -1,18 +1,27 @@
 /**
  * Keeps every event's body within 20 KB, whatever was sent (decisions 3): names are cut at 100 characters; then lists get
- * shorter and say how many there are; the integrator's own id is cut last, because events are matched by it. Pure.
+ * shorter and say how many there are; a message's text is cut last of the texts, and with it the integrator's own id, because
+ * events are matched by it. Pure.
  */
 const MAX_BYTES = 20 * 1024
 const NAME_CHARACTERS = 100
 
-/** The first that fits is taken. At the last, a body has 15 KB at most, when each of its characters takes six bytes in JSON. */
+/** The first that fits is taken. At the last, a body has 18 KB at most, when each of its characters takes six bytes in JSON. */
 const STEPS: Limits[] = [
-  ...[100, 50, 25, 12, 6, 3, 1, 0].map((items) => ({ items, idCharacters: 4096 })),
-  { items: 0, idCharacters: 1000 },
+  { items: 100, valueCharacters: 4096, textCharacters: 4096, idCharacters: 4096 },
+  ...[100, 50, 25, 12, 6, 3, 1, 0].map((items) => ({
+    items,
+    valueCharacters: 500,
+    textCharacters: 4096,
+    idCharacters: 4096,
+  })),
+  { items: 0, valueCharacters: 0, textCharacters: 1000, idCharacters: 1000 },
 ]
 
 interface Limits {
   items: number
+  valueCharacters: number
+  textCharacters: number
   idCharacters: number
 }
 
@@ -36,6 +45,16 @@ export class Cutter {
 
   id(text: string): string {
     return this.#text(text, this.#limits.idCharacters)
+  }
+
+  /** What a patient reads. */
+  text(text: string): string {
+    return this.#text(text, this.#limits.textCharacters)
+  }
+
+  /** A variable of a template; what the text was made of, so it goes before the text. */
+  value(text: string): string {
+    return this.#text(text, this.#limits.valueCharacters)
   }
 
   list<Item>(items: Item[]): { items: Item[]; count?: number } {

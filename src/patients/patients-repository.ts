@@ -23,15 +23,36 @@ export async function insertPatient(knex: Knex, patient: Patient): Promise<void>
 export async function findPatient(knex: Knex, accountId: string, patientId: string): Promise<Patient | undefined> {
   if (!isIdShaped(patientId)) return undefined
   const row = await knex('patients').where({ account_id: accountId, id: patientId }).first()
-  return (
-    row && {
-      id: row.id,
-      accountId: row.account_id,
-      contact: row.contact,
-      name: row.name,
-      createdAt: row.created_at,
-    }
-  )
+  return row && toPatient(row)
+}
+
+/** The oldest first. */
+export async function listPatients(
+  knex: Knex,
+  accountId: string,
+  contact: string | undefined,
+  afterId: string | undefined,
+  limit: number,
+): Promise<Patient[]> {
+  const query = knex('patients').where({ account_id: accountId }).orderBy('id').limit(limit)
+  if (contact !== undefined) query.where({ contact })
+  if (afterId !== undefined) query.where('id', '>', afterId)
+  return (await query).map(toPatient)
+}
+
+/** Only the columns that change are written: two changes of different ones at once both hold. */
+export async function updatePatient(
+  trx: Knex.Transaction,
+  patient: Patient,
+  { contact, name }: Partial<Pick<Patient, 'contact' | 'name'>>,
+): Promise<Patient> {
+  const scope = { account_id: patient.accountId, id: patient.id }
+  await trx('patients').where(scope).update({ id: patient.id, contact, name })
+  return toPatient(await trx('patients').where(scope).first())
+}
+
+function toPatient(row: Record<string, any>): Patient {
+  return { id: row.id, accountId: row.account_id, contact: row.contact, name: row.name, createdAt: row.created_at }
 }
 
 /** Whether any patient of the account has the contact. */

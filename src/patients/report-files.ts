@@ -1,52 +1,81 @@
 /**
  * Serves report files to whoever has a signed link. Outside the contract: a browser follows the link without any token.
  */
-import { createReadStream } from 'node:fs'
-import { open } from 'node:fs/promises'
-import { join } from 'node:path'
+import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
-import type { RequestHandler } from 'express'
+import type { Request, RequestHandler, Response } from 'express'
+import type { Knex } from 'knex'
 import type { Clock } from '../clock.ts'
 import type { Keys } from '../crypto.ts'
 import { DomainError, notFound } from '../errors.ts'
 import { isIdShaped } from '../ids.ts'
-import { isValidReportLink, REPORT_LINK_PREFIX } from './report-link.ts'
+import { findStoredFileId } from '../reports/bill-reports-repository.ts'
+import { rangeOf } from '../reports/byte-range.ts'
+import type { ReportStore } from '../reports/report-store.ts'
+import { isValidLink, LINK_PREFIXES } from '../signed-link.ts'
 
-export function reportFolder(dataDir: string): string {
-  return join(dataDir, 'reports')
+interface ReportFileDeps {
+  knex: Knex
+  keys: Keys
+  clock: Clock
+  reportStore: ReportStore
 }
 
-export function serveReportFiles(deps: { keys: Keys; clock: Clock; dataDir: string }): RequestHandler {
+export function serveReportFiles(deps: ReportFileDeps): RequestHandler {
   return async (req, res, next) => {
-    if (!req.path.startsWith(REPORT_LINK_PREFIX)) return next()
-    const reportId = req.path.slice(REPORT_LINK_PREFIX.length)
+    if (!req.path.startsWith(LINK_PREFIXES.report)) return next()
+    const reportId = req.path.slice(LINK_PREFIXES.report.length)
     // Nothing else can name a file, so that no path leads out of the folder.
     if (!isIdShaped(reportId)) return next()
-    res.locals.trace.route = `${REPORT_LINK_PREFIX}{id}`
-    if (req.method !== 'GET') {
-      throw new DomainError('method_not_allowed', 'method_not_allowed', 'this path takes GET', {
-        headers: { Allow: 'GET' },
+    res.locals.trace.route = `${LINK_PREFIXES.report}{id}`
+    if (req.method !== 'GET' && req.method !== 'HEAD') {
+      throw new DomainError('method_not_allowed', 'method_not_allowed', 'this path takes GET, HEAD', {
+        headers: { Allow: 'GET, HEAD' },
       })
     }
     const query = new URLSearchParams(req.url.split('?')[1] ?? '')
-    if (!isValidReportLink(deps.keys, reportId, query, deps.clock.now())) {
+    if (!isValidLink(deps.keys, 'report', reportId, query, deps.clock.now())) {
       throw new DomainError('forbidden', 'invalid_report_link', 'the link is wrong or expired: list the reports again')
     }
-    const file = await openReport(join(reportFolder(deps.dataDir), `${reportId}.pdf`))
-    res.setHeader('Content-Type', 'application/pdf')
-    res.setHeader('Content-Disposition', `inline; filename="report-${reportId}.pdf"`)
-    res.setHeader('Content-Length', (await file.stat()).size)
-    if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
-    // A reader who goes away in the middle is no fault; the log line says that it was aborted.
-    await pipeline(createReadStream('', { fd: file }), res).catch(() => {})
+    const fileId = await findStoredFileId(deps.knex, reportId)
+    const file = fileId === undefined ? undefined : await deps.reportStore.open(fileId)
+    if (fileId === undefined || file === undefined) throw notFound('the file of this report is gone')
+    try {
+      await sendFile(req, res, { file, fileId, reportId })
+    } finally {
+      await file.close()
+    }
   }
 }
 
-async function openReport(path: string) {
-  try {
-    return await open(path, 'r')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw notFound('the file of this report is gone')
-    throw error
+/** A file never changes under its id, so that the id is its ETag (RFC 9110, 8.8.3). */
+async function sendFile(
+  req: Request,
+  res: Response,
+  { file, fileId, reportId }: { file: FileHandle; fileId: string; reportId: string },
+): Promise<void> {
+  const { size } = await file.stat()
+  const etag = `"${fileId}"`
+  const isCurrent = req.headers['if-range'] === undefined || req.headers['if-range'] === etag
+  const range = isCurrent ? rangeOf(req.headers.range, size) : undefined
+  if (range === 'unsatisfiable') {
+    throw new DomainError('range_not_satisfiable', 'range_not_satisfiable', `the file has ${size} bytes`, {
+      headers: { 'Content-Range': `bytes */${size}`, 'Accept-Ranges': 'bytes' },
+    })
   }
+  res.statusCode = range ? 206 : 200
+  res.setHeader('Content-Type', 'application/pdf')
+  res.setHeader('Content-Disposition', `inline; filename="report-${reportId}.pdf"`)
+  res.setHeader('Accept-Ranges', 'bytes')
+  res.setHeader('ETag', etag)
+  res.setHeader('Content-Length', range ? range.end - range.start + 1 : size)
+  if (range) res.setHeader('Content-Range', `bytes ${range.start}-${range.end}/${size}`)
+  if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
+  if (req.method === 'HEAD') {
+    res.end()
+    return
+  }
+  const bytes = file.createReadStream({ ...(range ?? {}), autoClose: false })
+  // A reader who goes away in the middle is no fault; the log line says that it was aborted.
+  await pipeline(bytes, res).catch(() => {})
 }

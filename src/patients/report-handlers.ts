@@ -1,7 +1,7 @@
 import { findLab } from '../catalogue/labs-repository.ts'
 import { labForbidden } from '../errors.ts'
 import type { HandlerDeps, PatientHandler } from '../operations.ts'
-import { reportLink } from './report-link.ts'
+import { reportLink } from '../signed-link.ts'
 import { listReportsOfContact } from './reports-repository.ts'
 
 interface ReportHandlers {

@@ -240,7 +240,7 @@ describe('the operator', () => {
       expect([answer.status, answer.body]).toEqual([200, { ...body, active: false }])
     }
     const listed = await app.call('GET', path(world), { token: key })
-    expect(listed.body).toEqual({ telecallers: [{ ...body, active: false }] })
+    expect(listed.body).toEqual({ telecallers: [{ ...body, active: false }], nextCursor: null })
   })
 
   test('gets one 404 for an account or a telecaller that is not there or not its own, and needs the admin role', async () => {

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Entry, EntryItem } from '../../src/crm/entry-rules.ts'
-import { bookingCreated, EVENT_TYPES, leadCreated, type Booking } from '../../src/events/event-types.ts'
+import { bookingCreated, leadCreated, type Booking } from '../../src/events/entry-payloads.ts'
+import { EVENT_TYPES } from '../../src/events/event-types.ts'
 import { ContractChecker } from '../support/contract-checker.ts'
 
 const contract = new ContractChecker('client.yaml')
@@ -30,6 +31,7 @@ function entry(fields: Partial<Entry> = {}): Entry {
     paymentMethod: null,
     convertedAt: null,
     assignedTo: null,
+    phlebotomist: null,
     discountAmount: null,
     totalAmount: null,
     details: {},

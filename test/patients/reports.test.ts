@@ -7,7 +7,7 @@ import { hmacSha256 } from '../../src/crypto.ts'
 import { newId } from '../../src/ids.ts'
 import { contactHash } from '../../src/patients/otp-rules.ts'
 import type { Patient } from '../../src/patients/patients-repository.ts'
-import { reportFolder } from '../../src/patients/report-files.ts'
+import { reportFolder } from '../../src/reports/report-store.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildPatient, buildReport, type TestAccount } from '../support/builders.ts'
 

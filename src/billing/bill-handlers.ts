@@ -1,0 +1,211 @@
+/**
+ * Bills, made of a booking, of a pre-booking, or directly; and the pre-bookings that wait for theirs.
+ */
+import type { Knex } from 'knex'
+import { sendThrough } from '../../db/batch.ts'
+import type { Account } from '../accounts/accounts-repository.ts'
+import { findAccountFor } from '../auth/staff-access.ts'
+import { findLab } from '../catalogue/labs-repository.ts'
+import { findEntryReferences } from '../crm/entries-repository.ts'
+import { itemsOf, requireKnownReferences, type EntryRequest } from '../crm/entry-rules.ts'
+import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
+import { badRequest, notFound, unknownId } from '../errors.ts'
+import type { components } from '../generated/operator.ts'
+import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { cutPage, pageOf } from '../paging.ts'
+import { billBooking, billDirectly, billPreBooking, deleteBill, type BillingCall } from './bill-actions.ts'
+import { fullName, type Bill, type BillSource } from './bill-rules.ts'
+import { findBill, listBills } from './bills-repository.ts'
+import type { PreBooking } from './pre-booking-rules.ts'
+import { findPreBooking, listPreBookings } from './staff-pre-bookings-repository.ts'
+
+type Schemas = components['schemas']
+
+interface BillHandlers {
+  listPreBookings: OperatorHandler<'listPreBookings'>
+  getPreBooking: OperatorHandler<'getPreBooking'>
+  billPreBooking: OperatorHandler<'billPreBooking'>
+  billBooking: OperatorHandler<'billBooking'>
+  createBill: OperatorHandler<'createBill'>
+  listBills: OperatorHandler<'listBills'>
+  getBill: OperatorHandler<'getBill'>
+  deleteBill: OperatorHandler<'deleteBill'>
+}
+
+type BillChangingCall = Pick<Parameters<OperatorHandler<'deleteBill'>>[0], 'operator' | 'audit'>
+
+export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandlers {
+  const { knex } = database
+
+  /** One action that makes or changes a bill: with its event and who did it in one transaction. */
+  async function act(
+    { operator, audit }: BillChangingCall,
+    accountId: string,
+    action: (call: BillingCall, account: Account) => Promise<Bill>,
+  ): Promise<Schemas['Bill']> {
+    const account = await findAccountFor(knex, operator, 'staff', accountId)
+    const bill = await database.transaction(async (trx) => {
+      const changed = await action({ trx, accountId: account.id, now: clock.now() }, account)
+      await audit.record(trx, account.id, { billId: changed.id })
+      return changed
+    })
+    hint()
+    return toBillRow(bill)
+  }
+
+  return {
+    async listPreBookings({ path, query, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const page = pageOf(query)
+      const filter = { labId: query.labID, status: query.status, after: afterIdOf(page) }
+      const rows = areIdsShaped(query.labID) ? await listPreBookings(knex, account.id, filter, page.limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      return { status: 200, body: { preBookings: shown.map(toPreBookingRow), nextCursor } }
+    },
+
+    async getPreBooking({ path, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const preBooking = await findPreBooking(knex, account.id, path.preBookingID)
+      if (!preBooking) throw notFound('pre-booking not found')
+      return { status: 200, body: toPreBookingRow(preBooking) }
+    },
+
+    async billPreBooking({ path, body, ...call }) {
+      const bill = await act(call, path.accountId, (billing) => billPreBooking(billing, path.preBookingID, body))
+      return { status: 201, body: bill }
+    },
+
+    async billBooking({ path, body, ...call }) {
+      const bill = await act(call, path.accountId, (billing) => billBooking(billing, path.leadId, body))
+      return { status: 201, body: bill }
+    },
+
+    async createBill({ path, body, ...call }) {
+      const bill = await act(call, path.accountId, async (billing, account) => {
+        const { contact, discountAmount, totalAmount } = body
+        const source = await directSource(billing.trx, account, body)
+        return billDirectly(billing, source, { contact, discountAmount, totalAmount })
+      })
+      return { status: 201, body: bill }
+    },
+
+    async listBills({ path, query, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const page = pageOf(query)
+      const { labID: labId, status, leadId, preBookingID: preBookingId } = query
+      const filter = { labId, status, leadId, preBookingId, after: afterIdOf(page) }
+      const isPossible = areIdsShaped(labId, leadId, preBookingId)
+      const rows = isPossible ? await listBills(knex, account.id, filter, page.limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      return { status: 200, body: { bills: shown.map(toBillRow), nextCursor } }
+    },
+
+    async getBill({ path, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const bill = await findBill(knex, account.id, path.billId)
+      if (!bill) throw notFound('bill not found')
+      return { status: 200, body: toBillRow(bill) }
+    },
+
+    async deleteBill({ path, ...call }) {
+      return { status: 200, body: await act(call, path.accountId, (billing) => deleteBill(billing, path.billId)) }
+    },
+  }
+}
+
+/** @throws 400 with every id that the account or the lab does not have */
+async function directSource(
+  trx: Knex.Transaction,
+  account: Account,
+  body: Schemas['DirectBillRequest'],
+): Promise<BillSource> {
+  const { labID, corporateUser, referredOrganization, referredHospitalOrganization, tests, packages } = body
+  if (!tests?.length && !packages?.length) throw badRequest('at least one of tests and packages must be sent')
+  const lab = await findLab(trx, account.id, labID)
+  if (!lab?.active) throw unknownId('lab', labID, 'labID')
+  const parties = { corporateUser, referredOrganization, referredHospitalOrganization }
+  // The same ids as of a booking, looked up in the same way; nobody is assigned.
+  const wish: EntryRequest = {
+    branchID: labID,
+    first_name: body.firstName,
+    phase: 'booking',
+    ...parties,
+    tests,
+    packages,
+  }
+  const known = await findEntryReferences(sendThrough(trx), account.id, wish)
+  requireKnownReferences(wish, known)
+  return {
+    labId: lab.id,
+    integratorId: body.integratorID ?? null,
+    entryId: null,
+    preBookingId: null,
+    patientName: fullName(body.firstName, body.lastName ?? null),
+    contact: null,
+    corporateId: corporateUser ?? null,
+    doctorId: referredOrganization ?? null,
+    hospitalId: referredHospitalOrganization ?? null,
+    discountAmount: null,
+    totalAmount: null,
+    items: itemsOf(wish, known),
+  }
+}
+
+export function toBillRow(bill: Bill): Schemas['Bill'] {
+  return {
+    billId: bill.id,
+    version: bill.version,
+    labID: bill.labId,
+    status: bill.status,
+    integratorID: bill.integratorId,
+    leadId: bill.entryId,
+    preBookingID: bill.preBookingId,
+    patientId: bill.patientId,
+    patientName: bill.patientName,
+    contact: bill.contact,
+    corporateUser: bill.corporateId,
+    referredOrganization: bill.doctorId,
+    referredHospitalOrganization: bill.hospitalId,
+    items: bill.items.map(({ kind, itemId, name, price, reportId }, index) => ({
+      item: index + 1,
+      kind,
+      id: itemId,
+      name,
+      price,
+      reportId,
+    })),
+    discountAmount: bill.discountAmount,
+    totalAmount: bill.totalAmount,
+    createdAt: bill.createdAt.toISOString(),
+    completedAt: bill.completedAt?.toISOString() ?? null,
+    deletedAt: bill.deletedAt?.toISOString() ?? null,
+  }
+}
+
+function toPreBookingRow(preBooking: PreBooking): Schemas['PreBooking'] {
+  return {
+    preBookingID: preBooking.id,
+    version: preBooking.version,
+    labID: preBooking.labId,
+    status: preBooking.status,
+    integrator_id: preBooking.integratorId,
+    firstName: preBooking.firstName,
+    lastName: preBooking.lastName,
+    gender: preBooking.gender,
+    age: preBooking.age,
+    ageType: preBooking.ageType,
+    leadSource: preBooking.leadSource,
+    rateListType: preBooking.rateListType,
+    doctor: preBooking.doctorId,
+    hospital: preBooking.hospitalId,
+    barCode: preBooking.barcode,
+    items: preBooking.items.map(({ kind, itemId, name, price }, index) => ({
+      item: index + 1,
+      kind,
+      id: itemId,
+      name,
+      price,
+    })),
+    createdAt: preBooking.createdAt.toISOString(),
+  }
+}

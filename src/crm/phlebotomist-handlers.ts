@@ -1,0 +1,57 @@
+import { findAccountFor } from '../auth/staff-access.ts'
+import { notFound } from '../errors.ts'
+import { newId } from '../ids.ts'
+import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { cutPage, pageOf } from '../paging.ts'
+import {
+  deactivatePhlebotomist,
+  insertPhlebotomist,
+  listPhlebotomists,
+  type PhlebotomistRow,
+} from './phlebotomists-repository.ts'
+import { afterIdOf } from './staff-lists.ts'
+
+interface PhlebotomistHandlers {
+  createPhlebotomist: OperatorHandler<'createPhlebotomist'>
+  listPhlebotomists: OperatorHandler<'listPhlebotomists'>
+  deactivatePhlebotomist: OperatorHandler<'deactivatePhlebotomist'>
+}
+
+export function phlebotomistHandlers({ database, clock }: HandlerDeps): PhlebotomistHandlers {
+  const { knex } = database
+  return {
+    async createPhlebotomist({ path, body, operator, audit }) {
+      const account = await findAccountFor(knex, operator, 'admin', path.accountId)
+      const now = clock.now()
+      const made = { id: newId(now.getTime()), accountId: account.id, name: body.name, active: true, createdAt: now }
+      await database.transaction(async (trx) => {
+        await insertPhlebotomist(trx, made)
+        await audit.record(trx, account.id, { phlebotomistId: made.id })
+      })
+      return { status: 201, body: toPhlebotomist(made) }
+    },
+
+    async listPhlebotomists({ path, query, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const page = pageOf(query)
+      const rows = await listPhlebotomists(knex, account.id, afterIdOf(page), page.limit + 1)
+      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      return { status: 200, body: { phlebotomists: shown.map(toPhlebotomist), nextCursor } }
+    },
+
+    async deactivatePhlebotomist({ path, operator, audit }) {
+      const account = await findAccountFor(knex, operator, 'admin', path.accountId)
+      const row = await database.transaction(async (trx) => {
+        const found = await deactivatePhlebotomist(trx, account.id, path.phlebotomistId)
+        if (!found) throw notFound('phlebotomist not found')
+        await audit.record(trx, account.id, { phlebotomistId: found.id })
+        return found
+      })
+      return { status: 200, body: toPhlebotomist(row) }
+    },
+  }
+}
+
+function toPhlebotomist({ id, accountId, name, active, createdAt }: PhlebotomistRow) {
+  return { phlebotomistId: id, accountId, name, active, createdAt: createdAt.toISOString() }
+}

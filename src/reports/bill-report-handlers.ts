@@ -1,0 +1,103 @@
+/**
+ * Reports as staff make, upload, sign off and amend them.
+ */
+import { findAccountFor } from '../auth/staff-access.ts'
+import type { BillingCall } from '../billing/bill-actions.ts'
+import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
+import { notFound } from '../errors.ts'
+import type { components } from '../generated/operator.ts'
+import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { cutPage, pageOf } from '../paging.ts'
+import { publishedLinks, reportLink } from '../signed-link.ts'
+import { findBillReport, listBillReports } from './bill-reports-repository.ts'
+import { amendReport, createReport, setReportFile, signOffReport } from './report-actions.ts'
+import { reportStateOf, type BillReport } from './report-rules.ts'
+
+interface BillReportHandlers {
+  createReport: OperatorHandler<'createReport'>
+  listReports: OperatorHandler<'listReports'>
+  getReport: OperatorHandler<'getReport'>
+  uploadReport: OperatorHandler<'uploadReport'>
+  signOffReport: OperatorHandler<'signOffReport'>
+  amendReport: OperatorHandler<'amendReport'>
+}
+
+type ReportCall = Pick<Parameters<OperatorHandler<'signOffReport'>>[0], 'operator' | 'audit'>
+
+export function billReportHandlers({ database, clock, hint, keys, baseUrl }: HandlerDeps): BillReportHandlers {
+  const { knex } = database
+
+  function toReportRow(report: BillReport): components['schemas']['Report'] {
+    const { id, version, labId, billId, patientId, amended, reportDate, tests, createdAt } = report
+    return {
+      reportId: id,
+      version,
+      labID: labId,
+      billId,
+      patientId,
+      status: reportStateOf(report),
+      amended,
+      reportDate: reportDate.toISOString(),
+      tests,
+      reportUrl: report.fileId === null ? null : reportLink(keys, baseUrl(), id, clock.now()),
+      createdAt: createdAt.toISOString(),
+    }
+  }
+
+  /** One action on one report: with its events and who did it in one transaction. */
+  async function act(
+    { operator, audit }: ReportCall,
+    accountId: string,
+    action: (call: BillingCall) => Promise<BillReport>,
+  ) {
+    const account = await findAccountFor(knex, operator, 'staff', accountId)
+    const report = await database.transaction(async (trx) => {
+      const changed = await action({ trx, accountId: account.id, now: clock.now() })
+      await audit.record(trx, account.id, { reportId: changed.id, billId: changed.billId })
+      return changed
+    })
+    hint()
+    return toReportRow(report)
+  }
+
+  return {
+    async createReport({ path, body, ...call }) {
+      const report = await act(call, path.accountId, (billing) => createReport(billing, path.billId, body.items))
+      return { status: 201, body: report }
+    },
+
+    async listReports({ path, query, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const page = pageOf(query)
+      const { billId, labID: labId, status: state } = query
+      const filter = { billId, labId, state, after: afterIdOf(page) }
+      const isPossible = areIdsShaped(billId, labId)
+      const rows = isPossible ? await listBillReports(knex, account.id, filter, page.limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      return { status: 200, body: { reports: shown.map(toReportRow), nextCursor } }
+    },
+
+    async getReport({ path, operator }) {
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
+      const report = await findBillReport(knex, account.id, path.reportId)
+      if (!report) throw notFound('report not found')
+      return { status: 200, body: toReportRow(report) }
+    },
+
+    async uploadReport({ path, file, ...call }) {
+      const action = (billing: BillingCall) => setReportFile(billing, path.reportId, file)
+      return { status: 200, body: await act(call, path.accountId, action) }
+    },
+
+    async signOffReport({ path, ...call }) {
+      const action = (billing: BillingCall) => signOffReport(billing, path.reportId, publishedLinks(keys, baseUrl()))
+      return { status: 200, body: await act(call, path.accountId, action) }
+    },
+
+    async amendReport({ path, file, ...call }) {
+      const action = (billing: BillingCall) =>
+        amendReport(billing, path.reportId, file, publishedLinks(keys, baseUrl()))
+      return { status: 200, body: await act(call, path.accountId, action) }
+    },
+  }
+}

@@ -1,0 +1,164 @@
+/**
+ * Where report files are. Each is written once, under an id of its own, and never changed, so that a store that keeps
+ * objects elsewhere can take this one's place.
+ *
+ * A file and its row never part. The file comes first: when its id is known to a row it is whole and on the disk. A crash
+ * before that row is committed leaves a file that no row speaks of; `sweep` removes it.
+ */
+import { createHash } from 'node:crypto'
+import { mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { badRequest, DomainError } from '../errors.ts'
+import { isIdShaped, newId } from '../ids.ts'
+
+export interface StoredFile {
+  id: string
+  bytes: number
+  sha256: Buffer
+}
+
+export interface ReportStore {
+  /**
+   * Takes a PDF in; when this returns it is on the disk.
+   * @throws 413 for more bytes than the store takes, 400 for what is no PDF or ends early
+   */
+  receive(source: Readable, nowMs: number): Promise<StoredFile>
+  /** The file for reading, to be closed by the caller; undefined: there is none. */
+  open(fileId: string): Promise<FileHandle | undefined>
+  /** Nothing happens where there is no such file. */
+  remove(fileId: string): Promise<void>
+  /**
+   * Removes files that no row speaks of. Younger ones than an hour stay: their row may be about to be committed.
+   * @param listKnown of these ids those that a row speaks of
+   * @returns how many were removed
+   */
+  sweep(nowMs: number, listKnown: (fileIds: string[]) => Promise<Set<string>>): Promise<number>
+}
+
+/** Longer than any request takes. */
+const ORPHAN_AGE_MS = 3600_000
+const SWEEP_BATCH = 500
+const PDF_MARK = Buffer.from('%PDF-', 'latin1')
+const WHOLE = '.pdf'
+const UNFINISHED = '.pdf.part'
+
+export function reportFolder(dataDir: string): string {
+  return join(dataDir, 'reports')
+}
+
+/** @param maxBytes of one file */
+export function openReportStore(dataDir: string, maxBytes: number): ReportStore {
+  const folder = reportFolder(dataDir)
+  const pathOf = (fileId: string, suffix: string) => join(folder, `${fileId}${suffix}`)
+  return {
+    async receive(source, nowMs) {
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      const id = newId(nowMs)
+      const unfinished = pathOf(id, UNFINISHED)
+      const file = await open(unfinished, 'wx', 0o600)
+      try {
+        const written = await writePdf(file, source, maxBytes)
+        // First the bytes, then the name: a whole name never stands for half a file.
+        await file.sync()
+        await file.close()
+        await rename(unfinished, pathOf(id, WHOLE))
+        await syncFolder(folder)
+        return { id, ...written }
+      } catch (error) {
+        await file.close().catch(() => {})
+        await rm(unfinished, { force: true })
+        throw error
+      }
+    },
+
+    async open(fileId) {
+      if (!isIdShaped(fileId)) return undefined
+      try {
+        return await open(pathOf(fileId, WHOLE), 'r')
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+        throw error
+      }
+    },
+
+    remove: async (fileId) => rm(pathOf(fileId, WHOLE), { force: true }),
+
+    async sweep(nowMs, listKnown) {
+      const old = (await listFiles(folder)).filter(({ fileId }) => fileId < newId(nowMs - ORPHAN_AGE_MS))
+      let removed = 0
+      for (let start = 0; start < old.length; start += SWEEP_BATCH) {
+        const batch = old.slice(start, start + SWEEP_BATCH)
+        const known = await listKnown(batch.map(({ fileId }) => fileId))
+        for (const { fileId, suffix } of batch) {
+          if (suffix === WHOLE && known.has(fileId)) continue
+          await rm(pathOf(fileId, suffix), { force: true })
+          removed += 1
+        }
+      }
+      return removed
+    },
+  }
+}
+
+async function writePdf(file: FileHandle, source: Readable, maxBytes: number): Promise<Omit<StoredFile, 'id'>> {
+  const hash = createHash('sha256')
+  let head = Buffer.alloc(0)
+  let bytes = 0
+  try {
+    // The source is not destroyed when this ends early: its connection still has to carry the answer.
+    for await (const chunk of source.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      bytes += chunk.length
+      if (bytes > maxBytes) throw fileTooLarge(maxBytes)
+      if (head.length < PDF_MARK.length) {
+        head = Buffer.concat([head, chunk.subarray(0, PDF_MARK.length)])
+        if (head.length >= PDF_MARK.length) requirePdf(head)
+      }
+      hash.update(chunk)
+      for (let written = 0; written < chunk.length;) {
+        written += (await file.write(chunk, written)).bytesWritten
+      }
+    }
+  } catch (error) {
+    if (source.errored) throw badRequest('the body ended early')
+    throw error
+  } finally {
+    source.resume()
+  }
+  requirePdf(head)
+  return { bytes, sha256: hash.digest() }
+}
+
+function requirePdf(head: Buffer): void {
+  if (head.subarray(0, PDF_MARK.length).equals(PDF_MARK)) return
+  throw badRequest('the body is no PDF: it must begin with %PDF-', 'not_a_pdf')
+}
+
+/** @param maxBytes what a file may have */
+export function fileTooLarge(maxBytes: number): DomainError {
+  return new DomainError('payload_too_large', 'payload_too_large', `the file is larger than ${maxBytes} bytes`)
+}
+
+/** Without it a power cut could forget the name although the row is committed. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Only files that this store wrote. */
+async function listFiles(folder: string): Promise<{ fileId: string; suffix: string }[]> {
+  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw error
+  })
+  return names.flatMap((name) => {
+    const suffix = [UNFINISHED, WHOLE].find((end) => name.endsWith(end))
+    if (suffix === undefined) return []
+    const fileId = name.slice(0, -suffix.length)
+    return isIdShaped(fileId) ? [{ fileId, suffix }] : []
+  })
+}
