@@ -1,4 +1,5 @@
 import type { Knex } from 'knex'
+import { whereBeginsWith } from '../catalogue/catalogue-filters.ts'
 import { isIdShaped } from '../ids.ts'
 
 export type AccountMode = 'catch_all' | 'party_scoped'
@@ -11,8 +12,13 @@ export interface Account {
   /** IANA name; decides what "today" is and how a time without an offset is read. */
   timeZone: string
   adminEmail: string
+  /** Without a lab behind it: its entries can be walked through their life. Decided when the account is made. */
+  sandbox: boolean
   createdAt: Date
 }
+
+/** What can change of an account. */
+export type AccountChanges = Partial<Pick<Account, 'name' | 'mode' | 'timeZone' | 'adminEmail'>>
 
 export async function insertAccount(knex: Knex, account: Account): Promise<void> {
   await knex('accounts').insert({
@@ -21,6 +27,7 @@ export async function insertAccount(knex: Knex, account: Account): Promise<void>
     mode: account.mode,
     time_zone: account.timeZone,
     admin_email: account.adminEmail,
+    sandbox: account.sandbox,
     created_at: account.createdAt,
   })
 }
@@ -31,11 +38,36 @@ export async function findAccount(knex: Knex, accountId: string): Promise<Accoun
   return row && toAccount(row)
 }
 
-/** @param onlyAccountId what an operator key is bound to; undefined: every account */
-export async function listAccounts(knex: Knex, onlyAccountId: string | undefined): Promise<Account[]> {
-  const query = knex('accounts').orderBy('id')
+/**
+ * The oldest first.
+ * @param onlyAccountId what an operator key is bound to; undefined: every account
+ */
+export async function listAccounts(
+  knex: Knex,
+  onlyAccountId: string | undefined,
+  filter: { name?: string | undefined; mode?: AccountMode | undefined },
+  afterId: string | undefined,
+  limit: number,
+): Promise<Account[]> {
+  const query = knex('accounts').orderBy('id').limit(limit)
   if (onlyAccountId !== undefined) query.where({ id: onlyAccountId })
+  if (filter.name !== undefined) query.modify(whereBeginsWith, 'name', filter.name)
+  if (filter.mode !== undefined) query.where({ mode: filter.mode })
+  if (afterId !== undefined) query.where('id', '>', afterId)
   return (await query).map(toAccount)
+}
+
+/** Only the columns that change are written: two changes of different ones at once both hold. */
+export async function updateAccount(
+  trx: Knex.Transaction,
+  accountId: string,
+  { name, mode, timeZone, adminEmail }: AccountChanges,
+): Promise<Account> {
+  const columns = { name, mode, time_zone: timeZone, admin_email: adminEmail }
+  await trx('accounts')
+    .where({ id: accountId })
+    .update({ id: accountId, ...columns })
+  return toAccount(await trx('accounts').where({ id: accountId }).first())
 }
 
 function toAccount(row: Record<string, unknown>): Account {
@@ -45,6 +77,7 @@ function toAccount(row: Record<string, unknown>): Account {
     mode: row.mode as AccountMode,
     timeZone: row.time_zone as string,
     adminEmail: row.admin_email as string,
+    sandbox: Boolean(row.sandbox),
     createdAt: row.created_at as Date,
   }
 }

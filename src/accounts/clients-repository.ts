@@ -72,3 +72,49 @@ export async function insertClientSecret(
   }
   return false
 }
+
+/** A secret as the operator sees it: never its hash. */
+export interface ClientSecretRecord {
+  id: string
+  createdAt: Date
+  /** null: it is valid. */
+  revokedAt: Date | null
+}
+
+/** undefined: the account has had no secret yet. */
+export async function findClientIdOf(knex: Knex, accountId: string): Promise<string | undefined> {
+  const row = await knex('clients').where({ account_id: accountId }).orderBy('client_id').first('client_id')
+  return row?.client_id
+}
+
+/** Revoked ones too, the oldest first. */
+export async function listClientSecrets(knex: Knex, accountId: string): Promise<ClientSecretRecord[]> {
+  const rows = await ofAccount(knex, accountId).orderBy(['s.created_at', 's.id']).select('s.*')
+  return rows.map(toSecretRecord)
+}
+
+/**
+ * Frees the secret's slot. A secret that is revoked already stays as it is.
+ * @returns undefined when the account has no such secret
+ */
+export async function recordClientSecretRevoked(
+  trx: Knex.Transaction,
+  accountId: string,
+  secretId: string,
+  now: Date,
+): Promise<ClientSecretRecord | undefined> {
+  if (!isIdShaped(secretId)) return undefined
+  const row = await ofAccount(trx, accountId).where('s.id', secretId).forUpdate().first('s.*')
+  if (!row) return undefined
+  if (row.revoked_at !== null) return toSecretRecord(row)
+  await trx('client_secrets').where({ id: secretId }).update({ slot: null, revoked_at: now })
+  return toSecretRecord({ ...row, revoked_at: now })
+}
+
+function ofAccount(knex: Knex, accountId: string): Knex.QueryBuilder {
+  return knex('client_secrets as s').join('clients as c', 'c.client_id', 's.client_id').where('c.account_id', accountId)
+}
+
+function toSecretRecord(row: Record<string, any>): ClientSecretRecord {
+  return { id: row.id, createdAt: row.created_at, revokedAt: row.revoked_at }
+}

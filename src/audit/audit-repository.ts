@@ -2,6 +2,7 @@
  * Who did what when. An entry is written in the transaction of the action, so that neither is there without the other.
  */
 import type { Knex } from 'knex'
+import { isIdShaped } from '../ids.ts'
 
 export interface AuditEntry {
   id: string
@@ -16,6 +17,16 @@ export interface AuditEntry {
   createdAt: Date
 }
 
+/** What a list of entries is narrowed to; left out: everything. */
+export interface AuditFilter {
+  accountId?: string | undefined
+  operatorKeyId?: string | undefined
+  operation?: string | undefined
+  from?: Date | undefined
+  /** Not included. */
+  to?: Date | undefined
+}
+
 export async function insertAuditEntry(trx: Knex.Transaction, entry: AuditEntry): Promise<void> {
   await trx('audit_entries').insert({
     id: entry.id,
@@ -26,4 +37,39 @@ export async function insertAuditEntry(trx: Knex.Transaction, entry: AuditEntry)
     request_id: entry.requestId,
     created_at: entry.createdAt,
   })
+}
+
+/**
+ * The newest first.
+ * @param beforeId the id of the last one seen; undefined: from the newest
+ */
+export async function listAuditEntries(
+  knex: Knex,
+  filter: AuditFilter,
+  beforeId: string | undefined,
+  limit: number,
+): Promise<AuditEntry[]> {
+  const ids = [filter.accountId, filter.operatorKeyId]
+  if (ids.some((id) => id !== undefined && !isIdShaped(id)) || !isWord(filter.operation ?? '')) return []
+  const query = knex('audit_entries').orderBy('id', 'desc').limit(limit)
+  if (filter.accountId !== undefined) query.where({ account_id: filter.accountId })
+  if (filter.operatorKeyId !== undefined) query.where({ operator_key_id: filter.operatorKeyId })
+  if (filter.operation !== undefined) query.where({ operation: filter.operation })
+  if (filter.from !== undefined) query.where('created_at', '>=', filter.from)
+  if (filter.to !== undefined) query.where('created_at', '<', filter.to)
+  if (beforeId !== undefined) query.where('id', '<', beforeId)
+  return (await query).map((row) => ({
+    id: row.id,
+    accountId: row.account_id,
+    operatorKeyId: row.operator_key_id,
+    operation: row.operation,
+    targets: JSON.parse(row.targets),
+    requestId: row.request_id,
+    createdAt: row.created_at,
+  }))
+}
+
+/** What is no word of the contract has no entry, and might not be comparable with the column. */
+function isWord(operation: string): boolean {
+  return /^[A-Za-z0-9-]*$/.test(operation)
 }

@@ -19,8 +19,14 @@ import type { RecentAccounts } from './recent-accounts.ts'
  */
 class HeaderBearerStrategy extends BearerStrategy<VerifyFunction> {
   override authenticate(req: Request): void {
-    super.authenticate({ headers: { authorization: req.headers.authorization } } as Request)
+    super.authenticate({ headers: { authorization: authorizationOf(req) } } as Request)
   }
+}
+
+/** Of two headers Node keeps the first, a proxy before us perhaps the last: where there are two, none counts. */
+function authorizationOf(req: Request): string | undefined {
+  const sent = req.headersDistinct.authorization
+  return sent?.length === 1 ? sent[0] : undefined
 }
 
 export type AuthenticateIntegrator = (req: Request, res: Response) => Promise<Account>
@@ -49,8 +55,8 @@ export function createIntegratorAuthentication(
 }
 
 /** @throws 401 unless the header carries a key that was not revoked */
-export async function authenticateOperator(knex: Knex, authorization: string | undefined): Promise<OperatorKey> {
-  const key = /^Bearer ([A-Za-z0-9_-]{1,200})$/i.exec(authorization ?? '')?.[1]
+export async function authenticateOperator(knex: Knex, req: Request): Promise<OperatorKey> {
+  const key = /^Bearer ([A-Za-z0-9_-]{1,200})$/i.exec(authorizationOf(req) ?? '')?.[1]
   const known = key === undefined ? undefined : await findOperatorKey(knex, hashSecret(key))
   if (!known) throw unauthorized('invalid operator key', 'invalid_operator_key')
   return known

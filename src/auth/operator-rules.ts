@@ -37,6 +37,11 @@ export function reaches(operator: OperatorKey, accountId: string): boolean {
   return operator.accountId === null || operator.accountId === accountId
 }
 
+/** Whether the key may do everything everywhere; without one nobody could create keys any more. */
+export function reachesEverything(operator: OperatorKey): boolean {
+  return operator.role === 'admin' && operator.accountId === null
+}
+
 function operatorForbidden(details: string): DomainError {
   return new DomainError('forbidden', 'operator_forbidden', details)
 }

@@ -59,3 +59,15 @@ export async function recordRotation(trx: Knex.Transaction, tokenHash: Buffer, n
 export async function recordFamilyRevoked(trx: Knex.Transaction, familyId: string, now: Date): Promise<void> {
   await trx('refresh_token_families').where({ id: familyId }).whereNull('revoked_at').update({ revoked_at: now })
 }
+
+/** Every refresh token of the account is refused from now on; its integrator needs a client secret again. */
+export async function recordFamiliesOfAccountRevoked(
+  trx: Knex.Transaction,
+  accountId: string,
+  now: Date,
+): Promise<void> {
+  await trx('refresh_token_families')
+    .where({ account_id: accountId })
+    .whereNull('revoked_at')
+    .update({ revoked_at: now })
+}

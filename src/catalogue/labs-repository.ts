@@ -13,6 +13,9 @@ export interface Lab {
   createdAt: Date
 }
 
+/** What can change of a lab. */
+export type LabChanges = Partial<Pick<Lab, 'name' | 'contact' | 'adminEmail' | 'active'>>
+
 export async function insertLab(knex: Knex, lab: Lab): Promise<void> {
   await knex('labs').insert({
     id: lab.id,
@@ -42,6 +45,43 @@ export async function findLabOfAnyAccount(knex: Knex, labId: string): Promise<La
 export async function listActiveLabs(knex: Knex, accountId: string): Promise<Lab[]> {
   const rows = await knex('labs').where({ account_id: accountId, active: true }).orderBy(['name', 'id'])
   return rows.map(toLab)
+}
+
+/** Active or not, the oldest first. */
+export async function listLabs(
+  knex: Knex,
+  accountId: string,
+  active: boolean | undefined,
+  afterId: string | undefined,
+  limit: number,
+): Promise<Lab[]> {
+  const query = knex('labs').where({ account_id: accountId }).orderBy('id').limit(limit)
+  if (active !== undefined) query.where({ active })
+  if (afterId !== undefined) query.where('id', '>', afterId)
+  return (await query).map(toLab)
+}
+
+/** Only the columns that change are written: two changes of different ones at once both hold. */
+export async function updateLab(
+  trx: Knex.Transaction,
+  lab: Lab,
+  { name, contact, adminEmail, active }: LabChanges,
+): Promise<Lab> {
+  const scope = { account_id: lab.accountId, id: lab.id }
+  await trx('labs').where(scope).update({ id: lab.id, name, contact, admin_email: adminEmail, active })
+  return toLab(await trx('labs').where(scope).first())
+}
+
+/**
+ * Keeps the lab's catalogue as it is until the transaction ends, for what changes many rows of it after a look at them. Its
+ * first lock. Single changes share it (`shareCatalogue`), so that none comes in between.
+ */
+export async function claimCatalogue(trx: Knex.Transaction, lab: Lab): Promise<void> {
+  await trx('labs').where({ account_id: lab.accountId, id: lab.id }).forUpdate().first('id')
+}
+
+export async function shareCatalogue(trx: Knex.Transaction, lab: Lab): Promise<void> {
+  await trx('labs').where({ account_id: lab.accountId, id: lab.id }).forShare().first('id')
 }
 
 function toLab(row: Record<string, unknown>): Lab {

@@ -1,6 +1,7 @@
 import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import { isIdShaped } from '../ids.ts'
+import { withinPage, type CatalogueFilter } from './catalogue-filters.ts'
 
 export interface Package {
   id: string
@@ -9,8 +10,16 @@ export interface Package {
   name: string
   code: string
   total: number
+  /** Whether it can be listed and ordered by integrators. */
+  active: boolean
   createdAt: Date
 }
+
+/** Active unless said otherwise. */
+export type NewPackage = Omit<Package, 'active'> & Partial<Pick<Package, 'active'>>
+
+/** What can change of a package besides its tests. */
+export type PackageChanges = Partial<Pick<Package, 'name' | 'code' | 'total' | 'active'>>
 
 export interface PackageWithTests extends Package {
   /** In the order in which the package names them. */
@@ -18,7 +27,7 @@ export interface PackageWithTests extends Package {
 }
 
 /** @returns false when the lab already has a package with this code: the unique key decides it */
-export async function insertPackage(trx: Knex.Transaction, pack: Package, testIds: string[]): Promise<boolean> {
+export async function insertPackage(trx: Knex.Transaction, pack: NewPackage, testIds: string[]): Promise<boolean> {
   try {
     await trx('packages').insert({
       id: pack.id,
@@ -27,38 +36,32 @@ export async function insertPackage(trx: Knex.Transaction, pack: Package, testId
       name: pack.name,
       code: pack.code,
       total: pack.total,
+      active: pack.active ?? true,
       created_at: pack.createdAt,
     })
   } catch (error) {
     if (isDuplicate(error)) return false
     throw error
   }
-  const rows = testIds.map((testId, position) => ({ package_id: pack.id, position, test_id: testId }))
-  if (rows.length > 0) await trx('package_tests').insert(rows)
+  await insertContents(trx, pack.id, testIds)
   return true
 }
 
-/** @param partyId whose negotiated price counts where there is one; undefined: the standard price */
+async function insertContents(trx: Knex.Transaction, packageId: string, testIds: string[]): Promise<void> {
+  const rows = testIds.map((testId, position) => ({ package_id: packageId, position, test_id: testId }))
+  if (rows.length > 0) await trx('package_tests').insert(rows)
+}
+
+/** What integrators can order.
+ * @param partyId whose negotiated price counts where there is one; undefined: the standard price */
 export async function listPackages(
   knex: Knex,
   accountId: string,
   labId: string,
   partyId: string | undefined,
 ): Promise<PackageWithTests[]> {
-  const query = knex('packages as k').where({ 'k.account_id': accountId, 'k.lab_id': labId })
-  const contents = await query
-    .clone()
-    .join('package_tests as kt', 'kt.package_id', 'k.id')
-    .join('tests as t', 't.id', 'kt.test_id')
-    .orderBy(['kt.package_id', 'kt.position'])
-    .select('kt.package_id', 't.id', 't.name')
-  const testsOf = new Map<string, { id: string; name: string }[]>()
-  for (const row of contents) {
-    const test = { id: row.id, name: row.name }
-    const tests = testsOf.get(row.package_id)
-    if (tests) tests.push(test)
-    else testsOf.set(row.package_id, [test])
-  }
+  const query = knex('packages as k').where({ 'k.account_id': accountId, 'k.lab_id': labId, 'k.active': true })
+  const testsOf = await listContents(query.clone())
   query.orderBy(['k.name', 'k.id']).select('k.*')
   if (partyId !== undefined) {
     query
@@ -74,9 +77,76 @@ export async function listPackages(
   }))
 }
 
+/** @param packages the query of `packages as k` whose contents are asked for; by package, in order */
+async function listContents(packages: Knex.QueryBuilder): Promise<Map<string, PackageWithTests['tests']>> {
+  const contents: { package_id: string; id: string; name: string }[] = await packages
+    .join('package_tests as kt', 'kt.package_id', 'k.id')
+    .join('tests as t', 't.id', 'kt.test_id')
+    .orderBy(['kt.package_id', 'kt.position'])
+    .select('kt.package_id', 't.id', 't.name')
+  const byPackage = Map.groupBy(contents, (row) => row.package_id)
+  return new Map([...byPackage].map(([packageId, rows]) => [packageId, rows.map(({ id, name }) => ({ id, name }))]))
+}
+
+async function withTests(knex: Knex, packages: Package[]): Promise<PackageWithTests[]> {
+  const ids = packages.map(({ id }) => id)
+  const testsOf = await listContents(knex('packages as k').whereIn('k.id', ids))
+  return packages.map((pack) => ({ ...pack, tests: testsOf.get(pack.id) ?? [] }))
+}
+
+/** Active or not, by id: the oldest first. */
+export async function listPackagesOfLab(
+  knex: Knex,
+  lab: { accountId: string; id: string },
+  filter: CatalogueFilter,
+  afterId: string | undefined,
+  limit: number,
+): Promise<PackageWithTests[]> {
+  const query = knex('packages').where({ account_id: lab.accountId, lab_id: lab.id })
+  return withTests(knex, (await query.modify(withinPage, filter, afterId, limit)).map(toPackage))
+}
+
+/**
+ * @param testIds in place of those before; undefined: they stay
+ * @returns the package as it is now, or undefined when another package of the lab has the code: the unique key decides it
+ */
+export async function updatePackage(
+  trx: Knex.Transaction,
+  pack: Package,
+  { name, code, total, active }: PackageChanges,
+  testIds: string[] | undefined,
+): Promise<PackageWithTests | undefined> {
+  const scope = { account_id: pack.accountId, id: pack.id }
+  try {
+    // Its lock makes two changes of the contents at once come one after the other.
+    await trx('packages').where(scope).update({ id: pack.id, name, code, total, active })
+  } catch (error) {
+    if (isDuplicate(error)) return undefined
+    throw error
+  }
+  if (testIds !== undefined) {
+    await trx('package_tests').where({ package_id: pack.id }).delete()
+    await insertContents(trx, pack.id, testIds)
+  }
+  const [updated] = await withTests(trx, [toPackage(await trx('packages').where(scope).first())])
+  return updated
+}
+
+/** Takes the package out of the catalogue, with its prices. The row stays for what names it; its code is free. */
+export async function removePackage(trx: Knex.Transaction, pack: Package, now: Date): Promise<PackageWithTests> {
+  const [removed] = await withTests(trx, [{ ...pack, active: false }])
+  await trx('packages')
+    .where({ account_id: pack.accountId, id: pack.id })
+    .update({ active: false, removed_at: now, code: pack.id })
+  await trx('party_package_prices').where({ package_id: pack.id }).delete()
+  await trx('rate_list_prices').where({ account_id: pack.accountId, item_id: pack.id }).delete()
+  return removed!
+}
+
+/** Active or not, unless it was removed. */
 export async function findPackage(knex: Knex, accountId: string, packageId: string): Promise<Package | undefined> {
   if (!isIdShaped(packageId)) return undefined
-  const row = await knex('packages').where({ account_id: accountId, id: packageId }).first()
+  const row = await knex('packages').where({ account_id: accountId, id: packageId, removed_at: null }).first()
   return row && toPackage(row)
 }
 
@@ -101,6 +171,7 @@ function toPackage(row: Record<string, unknown>): Package {
     name: row.name as string,
     code: row.code as string,
     total: row.total as number,
+    active: Boolean(row.active),
     createdAt: row.created_at as Date,
   }
 }

@@ -1,6 +1,7 @@
 import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import { isIdShaped } from '../ids.ts'
+import { withinPage, type CatalogueFilter } from './catalogue-filters.ts'
 
 export interface Test {
   id: string
@@ -11,11 +12,19 @@ export interface Test {
   cost: number
   /** The operator's own id of the test. */
   serviceId: string | null
+  /** Whether it can be listed and ordered by integrators. */
+  active: boolean
   createdAt: Date
 }
 
+/** Active unless said otherwise. */
+export type NewTest = Omit<Test, 'active'> & Partial<Pick<Test, 'active'>>
+
+/** What can change of a test. */
+export type TestChanges = Partial<Pick<Test, 'name' | 'code' | 'cost' | 'serviceId' | 'active'>>
+
 /** @returns which of its values another test of the lab has; the unique keys decide it. undefined: it is written */
-export async function insertTest(knex: Knex, test: Test): Promise<'code' | 'serviceID' | undefined> {
+export async function insertTest(knex: Knex, test: NewTest): Promise<'code' | 'serviceID' | undefined> {
   try {
     await knex('tests').insert({
       id: test.id,
@@ -25,6 +34,7 @@ export async function insertTest(knex: Knex, test: Test): Promise<'code' | 'serv
       code: test.code,
       cost: test.cost,
       service_id: test.serviceId,
+      active: test.active ?? true,
       created_at: test.createdAt,
     })
     return undefined
@@ -35,14 +45,17 @@ export async function insertTest(knex: Knex, test: Test): Promise<'code' | 'serv
   }
 }
 
-/** @param partyId whose negotiated cost counts where there is one; undefined: the standard cost */
+/** What integrators can order.
+ * @param partyId whose negotiated cost counts where there is one; undefined: the standard cost */
 export async function listTests(
   knex: Knex,
   accountId: string,
   labId: string,
   partyId: string | undefined,
 ): Promise<Test[]> {
-  const query = knex('tests as t').where({ 't.account_id': accountId, 't.lab_id': labId }).orderBy(['t.name', 't.id'])
+  const query = knex('tests as t')
+    .where({ 't.account_id': accountId, 't.lab_id': labId, 't.active': true })
+    .orderBy(['t.name', 't.id'])
   if (partyId === undefined) return (await query.select('t.*')).map(toTest)
   const rows = await query
     .leftJoin('party_test_prices as p', (join) =>
@@ -52,26 +65,80 @@ export async function listTests(
   return rows.map((row) => toTest({ ...row, cost: row.negotiated_cost ?? row.cost }))
 }
 
+/** Active or not, unless it was removed. */
 export async function findTest(knex: Knex, accountId: string, testId: string): Promise<Test | undefined> {
   if (!isIdShaped(testId)) return undefined
-  const row = await knex('tests').where({ account_id: accountId, id: testId }).first()
+  const row = await knex('tests').where({ account_id: accountId, id: testId, removed_at: null }).first()
   return row && toTest(row)
 }
 
-/** The names of those ids that are tests of the lab. */
-export async function listTestNames(
-  knex: Knex,
+/** The names of those ids that are tests of the lab, active or not. They can't be removed before the transaction ends. */
+export async function claimTestNames(
+  trx: Knex.Transaction,
   accountId: string,
   labId: string,
   testIds: string[],
 ): Promise<Map<string, string>> {
   const ids = testIds.filter(isIdShaped)
   if (ids.length === 0) return new Map()
-  const rows = await knex('tests')
-    .where({ account_id: accountId, lab_id: labId })
+  const rows = await trx('tests')
+    .where({ account_id: accountId, lab_id: labId, removed_at: null })
     .whereIn('id', ids)
+    .orderBy('id')
+    .forShare()
     .select('id', 'name')
   return new Map(rows.map((row) => [row.id, row.name]))
+}
+
+/** Active or not, by id: the oldest first. */
+export async function listTestsOfLab(
+  knex: Knex,
+  lab: { accountId: string; id: string },
+  filter: CatalogueFilter,
+  afterId: string | undefined,
+  limit: number,
+): Promise<Test[]> {
+  const query = knex('tests').where({ account_id: lab.accountId, lab_id: lab.id })
+  return (await query.modify(withinPage, filter, afterId, limit)).map(toTest)
+}
+
+/** @returns the test as it is now, or which of its values another test of the lab has; the unique keys decide it */
+export async function updateTest(
+  trx: Knex.Transaction,
+  test: Test,
+  { name, code, cost, serviceId, active }: TestChanges,
+): Promise<Test | 'code' | 'serviceID'> {
+  const scope = { account_id: test.accountId, id: test.id, removed_at: null }
+  try {
+    await trx('tests').where(scope).update({ id: test.id, name, code, cost, service_id: serviceId, active })
+  } catch (error) {
+    if (!isDuplicate(error)) throw error
+    const sameCode = trx('tests').where({ lab_id: test.labId, code: code ?? test.code })
+    return (await sameCode.whereNot({ id: test.id }).first('id')) ? 'code' : 'serviceID'
+  }
+  return toTest(await trx('tests').where({ account_id: test.accountId, id: test.id }).first())
+}
+
+/**
+ * Takes the test out of the catalogue, with its prices. The row stays for what names it; its code, now its own id, and its
+ * serviceID are free. The lock comes first: a package that takes the test in at this moment comes before it, and is seen, or
+ * after it, and finds no test.
+ * @returns the code of a package that contains the test and keeps it from being removed
+ */
+export async function removeTest(trx: Knex.Transaction, test: Test, now: Date): Promise<string | undefined> {
+  await trx('tests').where({ account_id: test.accountId, id: test.id }).forUpdate().first('id')
+  const pack = await trx('package_tests as c')
+    .join('packages as k', 'k.id', 'c.package_id')
+    .where({ 'c.test_id': test.id, 'k.account_id': test.accountId, 'k.lab_id': test.labId })
+    .whereNull('k.removed_at')
+    .first('k.code')
+  if (pack) return pack.code
+  await trx('tests')
+    .where({ account_id: test.accountId, id: test.id })
+    .update({ active: false, removed_at: now, code: test.id, service_id: null })
+  await trx('party_test_prices').where({ test_id: test.id }).delete()
+  await trx('rate_list_prices').where({ account_id: test.accountId, item_id: test.id }).delete()
+  return undefined
 }
 
 /** Sets what a party pays for a test; a price that is there already is replaced. */
@@ -88,6 +155,7 @@ function toTest(row: Record<string, unknown>): Test {
     code: row.code as string,
     cost: row.cost as number,
     serviceId: row.service_id as string | null,
+    active: Boolean(row.active),
     createdAt: row.created_at as Date,
   }
 }

@@ -1,0 +1,42 @@
+/**
+ * An answer as JSON, or as a table: a list with a line for each row, anything else with a line for each field.
+ */
+const LONGEST_CELL = 60
+
+export function printAnswer(answer: Record<string, unknown>, format: 'json' | 'table'): void {
+  process.stdout.write(format === 'json' ? `${JSON.stringify(answer, null, 2)}\n` : toTable(answer))
+}
+
+export function toTable(answer: Record<string, unknown>): string {
+  const lists = Object.entries(answer).filter(([, value]) => isListOfRows(value))
+  if (lists.length !== 1) return toLines(Object.entries(answer).map(([name, value]) => [name, toCell(value)]))
+  const [name, value] = lists[0]!
+  const rows = value as Record<string, unknown>[]
+  const columns = [...new Set(rows.flatMap(Object.keys))]
+  const note = answer.nextCursor ? `\nmore: --cursor ${String(answer.nextCursor)}, or --all\n` : ''
+  if (rows.length === 0) return `no ${name}\n`
+  return toLines([columns, ...rows.map((row) => columns.map((column) => toCell(row[column])))]) + note
+}
+
+function isListOfRows(value: unknown): boolean {
+  return Array.isArray(value) && value.every((row) => typeof row === 'object' && row !== null)
+}
+
+function toCell(value: unknown): string {
+  if (value === undefined || value === null) return ''
+  const text = (typeof value === 'string' ? value : JSON.stringify(value)).replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ')
+  return text.length > LONGEST_CELL ? `${text.slice(0, LONGEST_CELL - 1)}…` : text
+}
+
+function toLines(rows: string[][]): string {
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => (row[column] ?? '').length)))
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column]!))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('')
+}
