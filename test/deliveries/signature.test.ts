@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { Webhook } from 'standardwebhooks'
 import { expect, test } from 'vitest'
-import { formatSecret, sign } from '../../src/deliveries/signature.ts'
+import { formatSecret, prepareKey, sign } from '../../src/deliveries/signature.ts'
 
 const body = Buffer.from('{"id":"evt_1","name":"Asha – é"}', 'utf8')
 const timestamp = Math.floor(Date.now() / 1000)
@@ -48,4 +48,16 @@ test('one changed bit in body, id or time is refused', () => {
 test('another webhook’s secret is refused', () => {
   const signature = sign([randomBytes(32)], 'evt_1', timestamp, body)
   expect(() => new Webhook(formatSecret(randomBytes(32))).verify(body, headers(signature))).toThrow()
+})
+
+test('it is HMAC-SHA256 for keys and bodies of every length, prepared or not, also after a longer body', () => {
+  for (const keyBytes of [1, 24, 32, 63, 64, 65, 200]) {
+    for (const bodyBytes of [0, 1, 1024, 40_000, 20_480, 5]) {
+      const key = randomBytes(keyBytes)
+      const text = randomBytes(bodyBytes)
+      const expected = `v1,${createHmac('sha256', key).update(`evt_é.${timestamp}.`).update(text).digest('base64')}`
+      expect(sign([key], 'evt_é', timestamp, text)).toBe(expected)
+      expect(sign([prepareKey(key)], 'evt_é', timestamp, text)).toBe(expected)
+    }
+  }
 })

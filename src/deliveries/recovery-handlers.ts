@@ -1,0 +1,51 @@
+/**
+ * Sending again by hand, for integrators.
+ */
+import { notFound } from '../errors.ts'
+import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import { findLogWebhook } from './delivery-log-webhooks-repository.ts'
+import { getDeliveryDetail, getLogScope, getWebhookWithin } from './delivery-log-access.ts'
+import { eventIdOf } from './delivery-log-rules.ts'
+import { toDeliveryDetail, toRecoveryRow } from './delivery-log-rows.ts'
+import { redeliver, startRecovery } from './recovery.ts'
+import { findRecovery } from './recovery-repository.ts'
+import { recoveryStart } from './recovery-rules.ts'
+
+interface RecoveryHandlers {
+  redeliver: AccountHandler<'redeliver'>
+  startRecovery: AccountHandler<'startRecovery'>
+  getRecovery: AccountHandler<'getRecovery'>
+}
+
+type Deps = Pick<HandlerDeps, 'database' | 'clock' | 'hint'>
+
+export function recoveryHandlers({ database, clock, hint }: Deps): RecoveryHandlers {
+  const { knex } = database
+  return {
+    async redeliver({ account, path, query, body }) {
+      const webhook = await getWebhookWithin(knex, await getLogScope(knex, account, query), path.webhookId)
+      const eventId = eventIdOf(path.eventId)
+      const allowSecondMessage = body.allowSecondMessage ?? false
+      await database.transaction((trx) => redeliver(trx, webhook, eventId, allowSecondMessage, clock.now()))
+      hint()
+      const data = toDeliveryDetail(await getDeliveryDetail(knex, webhook, path.eventId))
+      return { status: 200, body: { success: true, message: 'Delivery queued again', data } }
+    },
+
+    async startRecovery({ account, query, body }) {
+      const since = recoveryStart(body.since, clock.now())
+      const webhook = await getWebhookWithin(knex, await getLogScope(knex, account, query), body.webhookId)
+      const recovery = await database.transaction((trx) => startRecovery(trx, webhook, since, clock.now()))
+      return { status: 200, body: { success: true, message: 'Recovery started', data: toRecoveryRow(recovery) } }
+    },
+
+    async getRecovery({ account, path, query }) {
+      const { lab, scope } = await getLogScope(knex, account, query)
+      const recovery = await findRecovery(knex, account.id, path.recoveryId)
+      // One of another lab or party is as one that does not exist.
+      const webhook = recovery && (await findLogWebhook(knex, account.id, lab.id, recovery.webhookId, scope))
+      if (!webhook) throw notFound('recovery not found')
+      return { status: 200, body: { success: true, message: 'Recovery', data: toRecoveryRow(recovery) } }
+    },
+  }
+}
