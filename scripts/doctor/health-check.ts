@@ -1,0 +1,158 @@
+/**
+ * A webhook's health is a function of its own attempts: they are replayed through the rule that judged them.
+ */
+import type { Knex } from 'knex'
+import { HEALTHY, judgeAttempt, type WebhookHealth } from '../../src/webhooks/webhook-health.ts'
+import { MOST_OF_A_CHECK, type Examined, type Finding } from './finding.ts'
+
+const WEBHOOKS_AT_A_TIME = 500
+const ATTEMPTS_AT_A_TIME = 200
+
+interface StoredWebhook {
+  id: string
+  state: string
+  activeFrom: Date
+  lastSeq: number
+  health: WebhookHealth
+}
+
+/** Deleted webhooks are left out: nothing reads their record any more. */
+export async function checkHealth(examined: Examined): Promise<Finding[]> {
+  const findings: Finding[] = []
+  let after = ''
+  for (;;) {
+    const webhooks = await listWebhooks(examined.knex, after)
+    for (const webhook of webhooks) {
+      const finding = await checkWebhook(examined, webhook)
+      if (finding) findings.push(finding)
+      if (findings.length >= MOST_OF_A_CHECK) return findings
+    }
+    const last = webhooks.at(-1)
+    if (!last) return findings
+    after = last.id
+  }
+}
+
+async function listWebhooks(knex: Knex, after: string): Promise<StoredWebhook[]> {
+  const rows = await knex('webhooks as w')
+    .join('lanes as l', 'l.webhook_id', 'w.id')
+    .where('w.id', '>', after)
+    .whereNot('w.state', 'deleted')
+    .orderBy('w.id')
+    .limit(WEBHOOKS_AT_A_TIME)
+    .select('w.*', 'l.last_seq')
+  return rows.map((row) => ({
+    id: row.id,
+    state: row.state,
+    activeFrom: row.active_from,
+    lastSeq: Number(row.last_seq),
+    health: {
+      firstFailureAt: row.first_failure_at,
+      failedAttempts: row.failed_attempts,
+      lastError: row.last_error,
+      warnedAt: row.warned_at,
+    },
+  }))
+}
+
+async function checkWebhook(examined: Examined, webhook: StoredWebhook): Promise<Finding | undefined> {
+  const attempts = await attemptsSinceSuccess(examined.knex, webhook)
+  if (!attempts) return undefined
+  const replayed = replay(attempts, examined)
+  const { firstFailureAt, failedAttempts, lastError } = webhook.health
+  const differs =
+    replayed.firstFailureAt?.getTime() !== firstFailureAt?.getTime() ||
+    replayed.failedAttempts !== failedAttempts ||
+    replayed.lastError !== lastError
+  if (differs) {
+    return finding(webhook, `its attempts make ${wordsOf(replayed)}, its row says ${wordsOf(webhook.health)}`)
+  }
+  const warning = warningFault(webhook.health, replayed, examined)
+  return warning === undefined ? undefined : finding(webhook, warning)
+}
+
+function finding(webhook: StoredWebhook, what: string): Finding {
+  return { check: 'health_differs', subject: webhook.id, sentence: `webhook ${webhook.id}: ${what}` }
+}
+
+function replay(attempts: JudgedAttempt[], { limits }: Examined): WebhookHealth {
+  let health = HEALTHY
+  for (const attempt of attempts) {
+    const verdict = attempt.ok ? ({ ok: true } as const) : ({ ok: false, error: attempt.error } as const)
+    const judged = judgeAttempt(health, verdict, attempt.endedAt, limits)
+    health = judged.health
+    // What was under way then is logged, and judges nothing any more.
+    if (judged.effects.includes('auto_delete')) break
+  }
+  return health
+}
+
+/** The clock may have warned before an attempt did, and no earlier than its own time. */
+function warningFault(stored: WebhookHealth, replayed: WebhookHealth, { limits }: Examined): string | undefined {
+  const { warnedAt, firstFailureAt } = stored
+  if (replayed.warnedAt !== null && (warnedAt === null || warnedAt.getTime() > replayed.warnedAt.getTime())) {
+    return `its attempts bring the warning at ${iso(replayed.warnedAt)}, its row says ${iso(warnedAt)}`
+  }
+  const byAttempt = warnedAt !== null && warnedAt.getTime() === replayed.warnedAt?.getTime()
+  if (warnedAt === null || byAttempt) return undefined
+  const byClockAt = firstFailureAt!.getTime() + limits.warnByClockSeconds * 1000
+  return warnedAt.getTime() < byClockAt ? `it was warned at ${iso(warnedAt)}, before the clock may do so` : undefined
+}
+
+interface JudgedAttempt {
+  seq: number
+  ok: boolean
+  error: string
+  endedAt: Date
+}
+
+/**
+ * The attempts from the last success on, in the order in which they were recorded: everything before it was cleared by it.
+ * @returns undefined where some of them were purged, so that nothing can be said
+ */
+async function attemptsSinceSuccess(knex: Knex, webhook: StoredWebhook): Promise<JudgedAttempt[] | undefined> {
+  const judged: JudgedAttempt[] = []
+  let before = webhook.lastSeq + 1
+  for (;;) {
+    const rows = await listAttempts(knex, webhook.id, before)
+    for (const row of rows) {
+      // Numbers are given without a gap: one that is missing was purged.
+      if (row.seq !== before - 1) return undefined
+      before = row.seq
+      // Of the time before its reactivation, with a clean record; and what was asked for by hand.
+      if (row.startedAt < webhook.activeFrom) return judged.reverse()
+      if (row.isTest) continue
+      judged.push(row)
+      if (row.ok) return judged.reverse()
+    }
+    if (before === 1) return judged.reverse()
+    if (rows.length === 0) return undefined
+  }
+}
+
+async function listAttempts(knex: Knex, webhookId: string, before: number) {
+  const rows = await knex('attempts as a')
+    .leftJoin('events as e', 'e.id', 'a.event_id')
+    .where('a.webhook_id', webhookId)
+    .where('a.seq', '<', before)
+    .orderBy('a.seq', 'desc')
+    .limit(ATTEMPTS_AT_A_TIME)
+    .select('a.seq', 'a.started_at', 'a.duration_ms', 'a.class', 'a.error', 'e.type')
+  return rows.map((row) => ({
+    seq: Number(row.seq),
+    startedAt: row.started_at as Date,
+    endedAt: new Date(row.started_at.getTime() + row.duration_ms),
+    ok: row.class === 'ok',
+    error: (row.error ?? row.class) as string,
+    isTest: row.type === 'webhook.test',
+  }))
+}
+
+function wordsOf({ firstFailureAt, failedAttempts, lastError }: WebhookHealth): string {
+  if (firstFailureAt === null) return 'it healthy'
+  return `it failing since ${iso(firstFailureAt)} with ${failedAttempts} failed attempts, the last with "${lastError}"`
+}
+
+function iso(at: Date | null): string {
+  return at === null ? 'never' : at.toISOString()
+}
