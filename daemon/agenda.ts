@@ -5,7 +5,7 @@
  * the embedded one goes on with whatever that one does not get done: so it can be stopped, wiped or slow at any time.
  */
 import { Agenda, type AgendaBackend, type Job } from 'agenda'
-import { processClock } from '../src/clock.ts'
+import { monotonicMs, processClock } from '../src/clock.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { AgendaMemoryStore } from './agenda-memory-store.ts'
 import { connectMongoJobStore, type MongoJobStore } from './mongo-job-store.ts'
@@ -23,12 +23,19 @@ const ERROR_LINE_MS = 10_000
 
 export type LaneJobName = 'deliver-webhook' | 'retry-webhook'
 
-export type ClockJobName = 'check-webhook-health' | 'send-mails'
+export type ClockJobName =
+  'check-webhook-health' | 'send-mails' | 'send-messages' | 'purge-expired' | 'recover-deliveries'
 
 /** How often each clock job runs, in milliseconds. */
 const CLOCK_JOB_EVERY_MS: Record<ClockJobName, number> = {
   'check-webhook-health': 60_000,
+  // What is due stands in a row: once an hour one of the daemons finds it so.
+  'purge-expired': 60_000,
+  // Steps of what somebody waits for; where none was ordered, one look at an index.
+  'recover-deliveries': 1000,
   'send-mails': 5000,
+  // What becomes due here is sent at once; this finds what another daemon has left, and what is due again.
+  'send-messages': 5000,
 }
 
 export interface LaneJobData {
@@ -55,14 +62,36 @@ export interface SchedulerOptions {
 
 export function createScheduler(options: SchedulerOptions): Scheduler {
   const { processName, clockJobs, mongodbUrl, log } = options
-  const embedded = createAgenda(options, new AgendaMemoryStore(), SCAN_MS.embedded)
-  // The clock's jobs are guarded by rows, so each daemon runs its own: they need no shared store.
-  for (const [name, run] of Object.entries(clockJobs)) {
-    embedded.define(name, (job) => runTouching(job, run, log), { concurrency: 1 })
-  }
+  let embedded = createEmbedded()
   let shared: { agenda: Agenda; store: MongoJobStore } | undefined
   let stopping = false
   const offers = new OfferBook()
+
+  function createEmbedded(): Agenda {
+    const agenda = createAgenda(options, new AgendaMemoryStore(), SCAN_MS.embedded)
+    // The clock's jobs are guarded by rows, so each daemon runs its own: they need no shared store.
+    for (const [name, run] of Object.entries(clockJobs)) {
+      agenda.define(name, (job) => runTouching(job, run, log), { concurrency: 1 })
+    }
+    return agenda
+  }
+
+  async function startEmbedded(): Promise<void> {
+    await embedded.start()
+    for (const [name, everyMs] of Object.entries(CLOCK_JOB_EVERY_MS)) await embedded.every(everyMs, name)
+  }
+
+  /**
+   * Agenda goes by the process's own clock: when that is set back, what is due stays asleep until it has come up again, hours
+   * or days later. A new one has nothing asleep. Jobs that run go on to their end, and lanes are offered again.
+   */
+  const stopWatching = watchForSetBack(() => {
+    const before = embedded
+    embedded = createEmbedded()
+    startEmbedded()
+      .then(() => before.stop())
+      .catch((error) => log.warn('agenda.restart_failed', errorFields(error)))
+  })
 
   /** In the background, however long it takes: the daemon works without it. */
   async function joinSharedStore(url: string): Promise<void> {
@@ -76,8 +105,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   return {
     async start() {
-      await embedded.start()
-      for (const [name, everyMs] of Object.entries(CLOCK_JOB_EVERY_MS)) await embedded.every(everyMs, name)
+      await startEmbedded()
       if (mongodbUrl)
         void joinSharedStore(mongodbUrl).catch((error) => log.warn('job_store.failed', errorFields(error)))
     },
@@ -95,6 +123,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     },
     async stop() {
       stopping = true
+      stopWatching()
       await embedded.stop()
       if (!shared) return
       await offers.unlessLate(
@@ -106,6 +135,21 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       await shared.store.close()
     },
   }
+}
+
+const LOOK_AT_CLOCK_MS = 1000
+/** Less is what clocks are set by all the time. */
+const SET_BACK_MS = 1000
+
+/** @returns what ends it */
+function watchForSetBack(onSetBack: () => void): () => void {
+  let offsetMs = processClock.nowMs() - monotonicMs()
+  const timer = setInterval(() => {
+    const before = offsetMs
+    offsetMs = processClock.nowMs() - monotonicMs()
+    if (offsetMs < before - SET_BACK_MS) onSetBack()
+  }, LOOK_AT_CLOCK_MS)
+  return () => clearInterval(timer)
 }
 
 function createAgenda(
@@ -128,8 +172,8 @@ function createAgenda(
   // Agenda's errors are silent unless somebody listens.
   let saidAtMs = -Infinity
   agenda.on('error', (error: Error) => {
-    if (processClock.nowMs() - saidAtMs < ERROR_LINE_MS) return
-    saidAtMs = processClock.nowMs()
+    if (monotonicMs() - saidAtMs < ERROR_LINE_MS) return
+    saidAtMs = monotonicMs()
     log.warn('agenda.error', { ...errorFields(error), state: backend.name })
   })
   for (const [name, run] of Object.entries(laneJobs)) {

@@ -8,15 +8,22 @@ import type { Clock } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
 import { deriveKeys } from '../src/crypto.ts'
 import { DaemonHints } from '../src/events/daemon-hints.ts'
-import type { Logger } from '../src/logger.ts'
+import { errorFields, type Logger } from '../src/logger.ts'
+import { DeliveryCounts } from '../src/metrics-deliveries.ts'
+import { registerBacklog, registerPools } from '../src/metrics-database.ts'
+import { createMetrics, type Metrics } from '../src/metrics.ts'
+import { createMessageGateway } from '../src/messages/message-gateway.ts'
 import { createAddressPolicy } from '../src/webhooks/endpoint-address.ts'
 import { createScheduler } from './agenda.ts'
 import { startHealthServer } from './health-server.ts'
 import { listenForHints } from './hint-listener.ts'
 import { checkWebhookHealth } from './jobs/check-webhook-health.ts'
 import { deliverWebhook } from './jobs/deliver-webhook.ts'
+import { purgeExpired } from './jobs/purge-expired.ts'
+import { recoverDeliveries } from './jobs/recover-deliveries.ts'
 import { retryWebhook } from './jobs/retry-webhook.ts'
 import { sendMails } from './jobs/send-mails.ts'
+import { sendMessages } from './jobs/send-messages.ts'
 import { Lanes } from './lanes.ts'
 import { createMailTransport } from './mail-transport.ts'
 import { Membership } from './membership.ts'
@@ -35,6 +42,8 @@ export interface DaemonOptions {
   /** For `user-agent`. */
   version: string
   random?: () => number
+  /** Of the process, to which the daemon's own are added. */
+  metrics?: Metrics
 }
 
 export interface RunningDaemon {
@@ -55,11 +64,14 @@ export async function startDaemon({
   log,
   version,
   random = Math.random,
+  metrics = createMetrics(false),
 }: DaemonOptions): Promise<RunningDaemon> {
   let draining = false
+  const counts = new DeliveryCounts()
   const client = createWebhookClient({
     policy: createAddressPolicy(config.deliveryAllowCidrs),
     caFiles: config.deliveryCaFiles,
+    ...(config.deliveryDnsServers.length > 0 ? { dnsServers: config.deliveryDnsServers } : {}),
   })
   const recorder = new Recorder({
     batch: database.batch,
@@ -67,7 +79,10 @@ export async function startDaemon({
     clock,
     rules: { ...config, random },
     log,
-    onRecorded: (results, recorded) => lanes.recorded(results, recorded),
+    onRecorded: (results, recorded) => {
+      lanes.recorded(results, recorded)
+      counts.recorded(results, recorded, clock.nowMs())
+    },
   })
   const lanes = new Lanes({
     database,
@@ -79,6 +94,7 @@ export async function startDaemon({
     userAgent: `LaboratoryIntegrationService/${version}`,
     maxInFlight: config.deliveryMaxInFlight,
     record: (result) => recorder.push(result),
+    messagesDue: () => messagesDue(),
   })
   const mailTransport = createMailTransport({
     smtpUrl: config.smtpUrl,
@@ -86,6 +102,13 @@ export async function startDaemon({
     dataDir: config.dataDir,
     now: () => clock.now(),
   })
+  const messageGateway = createMessageGateway({
+    url: config.messageGatewayUrl,
+    dataDir: config.dataDir,
+    now: () => clock.now(),
+  })
+  const messages = sendMessages({ database, clock, log, gateway: messageGateway })
+  const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
   const ticker = new Ticker({
     database,
@@ -97,13 +120,17 @@ export async function startDaemon({
       const all = lanes.nudge(webhookIds)
       if (!all && membership.others.length > 0) hints.send('lanes', membership.token)
     },
+    messagesDue,
   })
-  const health = await startHealthServer(config.daemonHost, config.daemonPort, async () => {
+  const notReady = async () => {
     if (draining) return 'draining'
     if (ticker.ageMs > TICK_MAX_AGE_MS) return 'the database does not answer'
     return (await schemaIsCurrent(database.knex)) ? undefined : 'the schema is not that of this version'
-  })
+  }
+  registerMetrics(metrics, { counts, lanes, ticker, database, clock })
+  const health = await startHealthServer(config.daemonHost, config.daemonPort, notReady, metrics, log)
   const listener = await listenForHints(config.daemonHost, health.port, (kind) => {
+    if (kind === 'settings') return lanes.readSettings()
     if (kind === 'lanes') lanes.nudgeAll()
     ticker.wake()
   })
@@ -126,7 +153,10 @@ export async function startDaemon({
     laneJobs: { 'deliver-webhook': deliverWebhook(lanes), 'retry-webhook': retryWebhook(lanes) },
     clockJobs: {
       'check-webhook-health': checkWebhookHealth({ database, clock, log, limits: config }),
+      'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),
+      'recover-deliveries': recoverDeliveries({ database, clock, log, stopping: () => draining }),
       'send-mails': sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom }),
+      'send-messages': () => messages.run(),
     },
     log,
   })
@@ -141,7 +171,8 @@ export async function startDaemon({
       draining = true
       listener.close()
       await ticker.stop()
-      await lanes.stop()
+      // Both wait for calls that are in flight. What is handed back meanwhile is left to the next daemon that looks.
+      await Promise.all([lanes.stop(), messages.stop()])
       await recorder.drain()
       await membership.leave()
       await scheduler.stop()
@@ -152,4 +183,26 @@ export async function startDaemon({
       log.info('daemon.stopped', { daemon: membership.token })
     },
   }
+}
+
+interface Measured {
+  counts: DeliveryCounts
+  lanes: Lanes
+  ticker: Ticker
+  database: Database
+  clock: Clock
+}
+
+function registerMetrics(metrics: Metrics, { counts, lanes, ticker, database, clock }: Measured): void {
+  counts.register(metrics)
+  registerPools(metrics, database)
+  registerBacklog(metrics, database, clock)
+  metrics.gauge('lis_deliveries_in_flight', 'Requests under way, by the budget that they count in', () => [
+    { labels: { pool: 'healthy' }, value: lanes.inFlight('healthy') },
+    { labels: { pool: 'retry' }, value: lanes.inFlight('retry') },
+  ])
+  metrics.gauge('lis_lanes_owned', 'Lanes that this daemon owns', () => [{ value: lanes.size }])
+  metrics.gauge('lis_tick_age_seconds', 'Time since this daemon last looked for work', () => [
+    { value: ticker.ageMs / 1000 },
+  ])
 }

@@ -4,7 +4,7 @@
  */
 import { Resolver } from 'node:dns/promises'
 import { readFileSync } from 'node:fs'
-import { isIP, type LookupFunction } from 'node:net'
+import { isIP, type LookupFunction, type Socket } from 'node:net'
 import { createSecureContext, rootCertificates } from 'node:tls'
 import { buildConnector } from 'undici'
 import { isLocalName, type AddressPolicy } from '../src/webhooks/endpoint-address.ts'
@@ -20,8 +20,8 @@ const LOOPBACK = ['127.0.0.1', '::1']
 
 const DNS_TIMEOUT_MS = 3000
 const DNS_TRIES = 2
-/** The attempt's own deadline ends it earlier; this only makes sure that no socket outlives it for long. */
-const CONNECT_TIMEOUT_MS = 10_500
+/** What a connection that took too long is told apart by; undici's own word for it. */
+const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
 
 export interface ConnectorOptions {
   policy: AddressPolicy
@@ -31,8 +31,12 @@ export interface ConnectorOptions {
   dnsServers?: string[]
 }
 
-/** @throws when a CA file can't be read or is no certificate */
-export function createEndpointConnector(options: ConnectorOptions): buildConnector.connector {
+/**
+ * @param timeoutMs from the name look-up to the end of the TLS handshake; a bit more than an attempt has, whose own deadline
+ *   comes first: this one makes sure that the socket goes too
+ * @throws when a CA file can't be read or is no certificate
+ */
+export function createEndpointConnector(options: ConnectorOptions, timeoutMs: number): buildConnector.connector {
   const ca = [...rootCertificates, ...options.caFiles.map((file) => readFileSync(file, 'utf8'))]
   // Built once: parsing the trust anchors for every connection would cost more than the handshake.
   const secureContext = createSecureContext({ ca, minVersion: 'TLSv1.2' })
@@ -41,14 +45,19 @@ export function createEndpointConnector(options: ConnectorOptions): buildConnect
     minVersion: 'TLSv1.2',
     rejectUnauthorized: true,
     allowH2: false,
-    timeout: CONNECT_TIMEOUT_MS,
+    // Its clock ticks once a second.
+    timeout: 0,
     autoSelectFamily: true,
     lookup: vettedLookup(options),
-  } as buildConnector.BuildOptions)
+  } as buildConnector.BuildOptions) as (...args: Parameters<buildConnector.connector>) => Socket
   return (target, callback) => {
     // A literal address never reaches `lookup`.
-    if (isIP(target.hostname) && !options.policy.allows(target.hostname)) callback(refused(), null)
-    else connect(target, callback)
+    if (isIP(target.hostname) && !options.policy.allows(target.hostname)) return callback(refused(), null)
+    const timer = setTimeout(() => socket.destroy(tooSlow()), timeoutMs)
+    const socket = connect(target, (...result) => {
+      clearTimeout(timer)
+      callback(...result)
+    })
   }
 }
 
@@ -86,6 +95,10 @@ function unresolved(error: NodeJS.ErrnoException): Error {
   return Object.assign(new Error('the name could not be resolved'), {
     code: DNS_FAULT_PREFIX + (error.code ?? 'UNKNOWN'),
   })
+}
+
+function tooSlow(): Error {
+  return Object.assign(new Error('no connection in time'), { code: CONNECT_TIMEOUT })
 }
 
 function refused(): Error {

@@ -1,9 +1,12 @@
 /**
- * `/livez` and `/readyz` of the daemon. Loopback only unless DAEMON_HOST says otherwise.
+ * `/livez`, `/readyz` and `/metrics` of the daemon. Loopback only unless DAEMON_HOST says otherwise.
  */
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Logger } from '../src/logger.ts'
+import { answerMetrics } from '../src/metrics-server.ts'
+import type { Metrics } from '../src/metrics.ts'
 
 export interface HealthServer {
   port: number
@@ -18,6 +21,8 @@ export async function startHealthServer(
   host: string,
   port: number,
   notReady: () => Promise<string | undefined>,
+  metrics: Metrics,
+  log: Logger,
 ): Promise<HealthServer> {
   const server: Server = createServer(async (request, response) => {
     const answer = (status: number, body: object) => {
@@ -25,6 +30,7 @@ export async function startHealthServer(
       response.end(JSON.stringify(body))
     }
     const path = request.url?.split('?')[0]
+    if (request.method === 'GET' && path === '/metrics') return answerMetrics(metrics, response, log)
     if (request.method !== 'GET' || (path !== '/livez' && path !== '/readyz'))
       return answer(404, { status: 'not found' })
     if (path === '/livez') return answer(200, { status: 'ok' })

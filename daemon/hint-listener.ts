@@ -3,7 +3,7 @@
  */
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
-import { HINT_PAYLOADS, type HintKind } from '../src/events/daemon-hints.ts'
+import { HINT_KINDS, type HintKind } from '../src/events/daemon-hints.ts'
 
 export interface HintListener {
   port: number
@@ -23,6 +23,6 @@ export async function listenForHints(
   socket.bind(port, host)
   await once(socket, 'listening')
   socket.on('error', () => {})
-  socket.on('message', (message) => onHint(message.equals(HINT_PAYLOADS.lanes) ? 'lanes' : 'events'))
+  socket.on('message', (message) => onHint(HINT_KINDS[message[0] ?? 0] ?? 'events'))
   return { port: socket.address().port, close: () => socket.close() }
 }

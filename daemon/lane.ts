@@ -10,15 +10,13 @@ import {
   type PendingDelivery,
   type QueuePosition,
 } from '../src/deliveries/delivery-queue-repository.ts'
-import type { LaneState } from '../src/deliveries/lanes-repository.ts'
+import { LANE_VIEW_MAX_AGE_MS, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import type { ReadAhead } from './read-ahead.ts'
 import type { GateName, RequestGates } from './request-gates.ts'
 import { attemptResult, signedRequest } from './signed-delivery.ts'
 import type { AttemptOutcome, WebhookClient } from './webhook-client.ts'
 
-/** No attempt starts on a view of the lane that is older than this. */
-const STATE_MAX_AGE_MS = 750
 /** A request that is unanswered for so long makes its lane a slow one. */
 const SLOW_AFTER_MS = 1000
 const FIRST_WINDOW = 2
@@ -27,9 +25,9 @@ const FAILING_WINDOW = 2
 const HEAD_READ_MS = 1000
 /** A dry lane listens so long before it settles, so that a trickle of events costs no new job each. */
 const LISTEN_MS = 1000
-const READ_ROWS = 200
-/** The next read starts while so many wait in memory: a window of ten is used up before a read comes back. */
-const READ_BELOW_ROWS = 100
+/** A lane reads so many rows, and twice as many each time it had nothing left to send before they came. */
+const FIRST_READ_ROWS = 50
+const MOST_READ_ROWS = 800
 const READ_RETRY_MS = 200
 /** Later than every retry. */
 const EAGER = new Date('9999-01-01T00:00:00Z')
@@ -64,6 +62,7 @@ export class Lane {
   #stateAtMs: number
   #gate: GateName
   #window = FIRST_WINDOW
+  #readRows = FIRST_READ_ROWS
   #buffer: PendingDelivery[] = []
   /** Events in the buffer, in flight, or not yet recorded, with their epoch: a read from the head leaves them out. */
   readonly #held = new Map<string, number>()
@@ -137,10 +136,12 @@ export class Lane {
 
   /** @param atMs monotonic time at which the query that read it was sent */
   refresh(state: LaneState, atMs: number, settings?: DeliverySettings): void {
+    if (settings) this.#settings = settings
+    // A reading that was under way when what came later was written must not bring back what was before.
+    if (atMs < this.#stateAtMs) return
     const changed = state.epoch !== this.#state.epoch || state.state !== this.#state.state
     this.#state = state
     this.#stateAtMs = atMs
-    if (settings) this.#settings = settings
     if (changed) {
       // Deleted, or deleted and reactivated, in between: what was read belongs to the epoch before.
       this.#dropBuffer()
@@ -158,11 +159,10 @@ export class Lane {
     this.pump()
   }
 
-  /** Called when a result of this lane is on disk. */
+  /** Called when a result of this lane is on disk. The caller pumps when it has told of all. */
   recorded(result: AttemptResult): void {
     this.#held.delete(result.eventId)
     if (this.#reading) this.#recordedDuringRead.add(result.eventId)
-    this.pump()
   }
 
   /** Auto-deleted by what was just recorded: nothing starts any more, and what waits is discarded. */
@@ -192,7 +192,7 @@ export class Lane {
   }
 
   #wantsRows(): boolean {
-    if (this.#dryAtMs !== undefined || this.#buffer.length >= READ_BELOW_ROWS) return false
+    if (this.#dryAtMs !== undefined || this.#buffer.length >= this.#readRows / 2) return false
     // A failed read is repeated on the next tick, not at once.
     if (monotonicMs() < this.#readAgainAtMs) return false
     // Nothing but discarding is left to do, and that waits for what is under way.
@@ -202,7 +202,7 @@ export class Lane {
   #mayStart(): boolean {
     const next = this.#buffer[0]
     if (!next || this.#stopping || this.#inFlight.size >= this.#limit()) return false
-    if (monotonicMs() - this.#stateAtMs > STATE_MAX_AGE_MS || !this.#isCurrent(next)) return false
+    if (monotonicMs() - this.#stateAtMs > LANE_VIEW_MAX_AGE_MS || !this.#isCurrent(next)) return false
     return this.#deps.gates.tryEnter(this.#gate, this)
   }
 
@@ -278,10 +278,13 @@ export class Lane {
     this.#nudged = false
     const until = this.#state.eagerUntil ?? this.#deps.clock.now()
     // What is held stands at the head of the queue until it is recorded: read past it.
-    const limit = this.#deps.readAhead.rows(READ_ROWS) + (fromHead ? this.#held.size : 0)
+    const limit = this.#deps.readAhead.rows(this.#readRows) + (fromHead ? this.#held.size : 0)
     const read = await listDueDeliveries(this.#deps.knex, this.webhookId, until, after, limit)
     if (this.#lost || this.#stopping) return
     if (fromHead) this.#headReadAtMs = nowMs
+    if (this.#buffer.length === 0 && read.length >= this.#readRows) {
+      this.#readRows = Math.min(this.#readRows * 2, MOST_READ_ROWS)
+    }
     this.#accept(read, fromHead, read.length < limit)
   }
 

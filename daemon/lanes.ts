@@ -1,7 +1,7 @@
 /**
  * The lanes that this daemon owns: taking, running, watching and giving back.
  */
-import type { Database } from '../db/connection.ts'
+import { isConnectionFault, isRetriable, type Database } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
@@ -9,6 +9,7 @@ import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { discardOldCopies } from '../src/deliveries/delivery-queue-repository.ts'
 import {
   clearEager,
+  confirmSettingsRead,
   findOwnedLane,
   listOwnedLanes,
   settleLane,
@@ -16,9 +17,9 @@ import {
   type LaneState,
 } from '../src/deliveries/lanes-repository.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { getDeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
+import { getDeliverySettings, type DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { Lane, type LaneDeps } from './lane.ts'
-import { RequestGates } from './request-gates.ts'
+import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
 import type { WebhookClient } from './webhook-client.ts'
 
@@ -27,6 +28,8 @@ const DISCARD_ROWS = 500
 const SETTLE_RETRY_MS = 200
 /** A lane whose settings can't be read is left alone for so long, and reported once in that time. */
 const BROKEN_PAUSE_MS = 60_000
+/** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
+const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
 /** From here on a dry lane leaves at once instead of listening. */
 const CROWDED_LANES = 4000
 
@@ -46,6 +49,8 @@ export interface LanesOptions {
   userAgent: string
   maxInFlight: number
   record: (result: AttemptResult) => void
+  /** Messages were handed back and are to be sent the normal way. */
+  messagesDue: () => void
 }
 
 export class Lanes {
@@ -58,6 +63,7 @@ export class Lanes {
   readonly #brokenUntilMs = new Map<string, number>()
   #timer: NodeJS.Timeout | undefined
   #refreshing = false
+  #refreshAgain = false
   #stopping = false
 
   constructor(options: LanesOptions) {
@@ -98,6 +104,11 @@ export class Lanes {
     return this.#lanes.size
   }
 
+  /** Requests under way. */
+  inFlight(gate: GateName): number {
+    return this.#gates.inFlight(gate)
+  }
+
   /** Something may be due for these webhooks. @returns whether all of them are ours */
   nudge(webhookIds: string[]): boolean {
     let all = true
@@ -107,6 +118,12 @@ export class Lanes {
       else all = false
     }
     return all
+  }
+
+  /** Settings of some lane may have changed, and somebody waits until they are read. */
+  readSettings(): void {
+    if (this.#refreshing) this.#refreshAgain = true
+    else void this.#refreshNow()
   }
 
   nudgeAll(): void {
@@ -124,7 +141,8 @@ export class Lanes {
     try {
       if (!owned && !(await takeLane(this.#options.database.knex, webhookId, token))) return
       const outcome = await this.#runOwned(webhookId, token)
-      if (outcome !== 'lost') await this.#settle(webhookId, token)
+      // When all of them stop, one statement frees them together; each is still due then, and the next owner settles it.
+      if (outcome !== 'lost' && !this.#stopping) await this.#settle(webhookId, token)
     } catch (error) {
       // Nothing is lost: the row still says that the lane is due, and if it says that it is ours, the next watch finds it.
       this.#options.log.warn('lane.failed', { ...errorFields(error), webhookId })
@@ -141,7 +159,15 @@ export class Lanes {
       if (to === 'auto_deleted') this.#lanes.get(webhookId)?.deactivate()
       else this.#lanes.get(webhookId)?.setFailing(to === 'failing')
     }
-    for (const result of results) this.#lanes.get(result.webhookId)?.recorded(result)
+    const told = new Set<Lane>()
+    for (const result of results) {
+      const lane = this.#lanes.get(result.webhookId)
+      if (!lane) continue
+      lane.recorded(result)
+      told.add(lane)
+    }
+    for (const lane of told) lane.pump()
+    if (recorded.normalMessages > 0) this.#options.messagesDue()
   }
 
   /** Another daemon took this one for dead. */
@@ -158,18 +184,12 @@ export class Lanes {
   }
 
   async #runOwned(webhookId: string, token: string): Promise<'dry' | 'lost' | 'stopped'> {
-    const { database, keys, clock } = this.#options
+    const { database } = this.#options
     const readAtMs = monotonicMs()
     const state = await findOwnedLane(database.knex, webhookId, token)
     if (!state) return 'lost'
-    let settings
-    try {
-      settings = await getDeliverySettings(database.knex, keys, webhookId, clock.now())
-    } catch (error) {
-      this.#brokenUntilMs.set(webhookId, monotonicMs() + BROKEN_PAUSE_MS)
-      this.#options.log.error('lane.settings_unusable', { ...errorFields(error), webhookId })
-      return 'stopped'
-    }
+    const settings = await this.#usableSettings(state)
+    if (!settings) return 'stopped'
     const lane = new Lane(this.#laneDeps, token, state, readAtMs, settings)
     this.#lanes.set(webhookId, lane)
     try {
@@ -178,6 +198,20 @@ export class Lanes {
       return outcome
     } finally {
       this.#lanes.delete(webhookId)
+    }
+  }
+
+  /** Undefined: broken, which is said, and its lane is left alone for a while. */
+  async #usableSettings({ webhookId, state }: LaneState): Promise<DeliverySettings | undefined> {
+    const { database, keys, clock, log } = this.#options
+    try {
+      return await getDeliverySettings(database.knex, keys, webhookId, clock.now())
+    } catch (error) {
+      if (isRetriable(error) || isConnectionFault(error)) throw error
+      if (state !== 'active') return NO_SETTINGS
+      this.#brokenUntilMs.set(webhookId, monotonicMs() + BROKEN_PAUSE_MS)
+      log.error('lane.settings_unusable', { ...errorFields(error), webhookId })
+      return undefined
     }
   }
 
@@ -199,16 +233,24 @@ export class Lanes {
 
   async #discard(state: LaneState): Promise<number> {
     const { database, clock, token } = this.#options
-    const lane = { webhookId: state.webhookId, token: token(), epoch: state.epoch }
-    return database.transaction((trx) => discardOldCopies(trx, lane, clock.now(), DISCARD_ROWS))
+    const lane = { webhookId: state.webhookId, token: token(), epoch: state.epoch, state: state.state }
+    const discarded = await database.transaction((trx) => discardOldCopies(trx, lane, clock.now(), DISCARD_ROWS))
+    if (discarded.normalMessages > 0) this.#options.messagesDue()
+    return discarded.copies
   }
 
   async #watch(): Promise<void> {
     for (const lane of this.#lanes.values()) lane.tick()
-    if (this.#refreshing) return
+    if (!this.#refreshing) await this.#refreshNow()
+  }
+
+  async #refreshNow(): Promise<void> {
     this.#refreshing = true
     try {
-      await this.#refresh()
+      do {
+        this.#refreshAgain = false
+        await this.#refresh()
+      } while (this.#refreshAgain)
     } catch (error) {
       // The lanes' view grows old and they start nothing; that is what the age is for.
       this.#options.log.debug('lanes.refresh_failed', errorFields(error))
@@ -218,7 +260,7 @@ export class Lanes {
   }
 
   async #refresh(): Promise<void> {
-    const { database, keys, clock, token } = this.#options
+    const { database, token } = this.#options
     const ownToken = token()
     // Only what was ours before the query can be missed by it.
     const before = new Map(this.#lanes)
@@ -231,11 +273,12 @@ export class Lanes {
         if (!this.#busy.has(state.webhookId) && ownToken === token()) void this.run(state.webhookId, true)
         continue
       }
-      const settings =
-        lane.settingsAt.getTime() === state.updatedAt.getTime()
-          ? undefined
-          : await getDeliverySettings(database.knex, keys, state.webhookId, clock.now())
-      lane.refresh(state, readAtMs, settings)
+      const changed = state.settingsChangedAt !== null || lane.settingsAt.getTime() !== state.updatedAt.getTime()
+      const settings = changed ? await this.#usableSettings(state) : undefined
+      // One that breaks while it runs stops alone: the others must be read on.
+      if (changed && !settings) lane.stop()
+      else lane.refresh(state, readAtMs, settings)
+      if (state.settingsChangedAt !== null) await confirmSettingsRead(database.knex, state, ownToken)
     }
     for (const lane of before.values()) lane.lose()
     for (const lane of this.#lanes.values()) lane.pump()

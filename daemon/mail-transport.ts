@@ -1,9 +1,8 @@
 /**
  * Hands a mail over: to SMTP_URL, or, where none is set (development), to a file under the data folder.
  */
-import { appendFile, mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
 import { createTransport } from 'nodemailer'
+import { appendToOutbox } from '../src/gateway-request.ts'
 
 export interface OutgoingMail {
   messageId: string
@@ -54,12 +53,10 @@ function smtpTransport(url: string, from: string): MailTransport {
 }
 
 function fileTransport({ from, dataDir, now }: MailTransportOptions): MailTransport {
-  const folder = join(dataDir, 'outbox')
   return {
-    async send({ messageId, recipient, subject, text }) {
-      await mkdir(folder, { recursive: true })
-      const line = { at: now().toISOString(), to: recipient, subject, text, headers: { from, 'message-id': messageId } }
-      await appendFile(join(folder, 'mails.ndjson'), `${JSON.stringify(line)}\n`)
+    send({ messageId, recipient, subject, text }) {
+      const headers = { from, 'message-id': messageId }
+      return appendToOutbox(dataDir, 'mails.ndjson', { at: now().toISOString(), to: recipient, subject, text, headers })
     },
     close: () => {},
   }

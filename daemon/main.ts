@@ -6,6 +6,7 @@ import { schemaIsCurrent } from '../db/migrate.ts'
 import { DatabaseClock } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
 import { createLogger, errorFields } from '../src/logger.ts'
+import { createProcessMetrics, ProcessCounts } from '../src/metrics.ts'
 import { VERSION } from '../src/version.ts'
 import { startDaemon } from './daemon.ts'
 
@@ -23,9 +24,20 @@ async function main(): Promise<void> {
   const log = createLogger('daemon', config.logLevel)
   const database = connectDatabase(config.mysqlDaemonUrl)
   const clock = new DatabaseClock()
-  await clock.follow(database.readTimeMs, (jumpMs) => log.warn('clock_jump', { jumpMs }))
+  const counts = new ProcessCounts()
+  await clock.follow(database.readTimeMs, (jumpMs, from) => {
+    counts.clockJumps += 1
+    log.warn('clock_jump', { jumpMs, from })
+  })
   if (!(await schemaIsCurrent(database.knex))) fail('the schema is not that of this version: run `make migrate`')
-  const daemon = await startDaemon({ config, database, clock, log, version: VERSION })
+  const daemon = await startDaemon({
+    config,
+    database,
+    clock,
+    log,
+    version: VERSION,
+    metrics: createProcessMetrics(counts),
+  })
   process.stdout.write(`listening ${daemon.port}\n`)
 
   let stopping = false

@@ -17,6 +17,8 @@ import { errorFields, type Logger } from '../src/logger.ts'
 
 const BEAT_MS = 1000
 const DEAD_AFTER_MS = 5000
+/** A longer time without a look of our own, and nothing is known of the others: their silence counts anew. */
+const LOOK_GAP_MS = 3000
 
 export interface MembershipOptions {
   database: Database
@@ -33,6 +35,7 @@ export interface MembershipOptions {
 export class Membership {
   readonly #options: MembershipOptions
   readonly #seen = new Map<string, { beat: number; movedAtMs: number }>()
+  #lookedAtMs = -Infinity
   #token = ''
   #others: DaemonRow[] = []
   #timer: NodeJS.Timeout | undefined
@@ -90,6 +93,9 @@ export class Membership {
   async #observe(): Promise<void> {
     const rows = (await listDaemons(this.#options.database.knex)).filter((row) => row.token !== this.#token)
     const nowMs = monotonicMs()
+    // While the database did not answer nobody's beat could move: the first to look again must not take all others for dead.
+    if (nowMs - this.#lookedAtMs > LOOK_GAP_MS) this.#seen.clear()
+    this.#lookedAtMs = nowMs
     const known = new Set(rows.map((row) => row.token))
     for (const token of this.#seen.keys()) if (!known.has(token)) this.#seen.delete(token)
     for (const row of rows) {

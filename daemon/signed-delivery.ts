@@ -51,6 +51,7 @@ export function attemptResult(
     n: delivery.attempts + 1,
     epoch: delivery.epoch,
     isTest: delivery.isTest,
+    isMessage: delivery.isMessage,
     startedAt,
     durationMs,
     ok,

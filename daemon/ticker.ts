@@ -25,6 +25,8 @@ export interface TickerOptions {
   offer: (lane: DueLane) => void
   /** Events were routed to these webhooks. */
   routed: (webhookIds: string[]) => void
+  /** Messages that no webhook gets are to be sent the normal way. */
+  messagesDue: () => void
 }
 
 export class Ticker {
@@ -97,10 +99,10 @@ export class Ticker {
 
   /** @returns whether there may be more, or lanes to offer */
   async #route(): Promise<boolean> {
-    const { database, clock, log, routed } = this.#options
+    const { database, clock, log, routed, messagesDue } = this.#options
     try {
       const startedAtMs = monotonicMs()
-      const { events, webhookIds } = await routeEvents(database.batch, clock.now(), ROUTED_EVENTS)
+      const { events, webhookIds, normalMessages } = await routeEvents(database.batch, clock.now(), ROUTED_EVENTS)
       if (events === 0) return false
       log.info('event.routed', {
         events,
@@ -108,6 +110,7 @@ export class Ticker {
         durationMs: Math.round(monotonicMs() - startedAtMs),
       })
       routed(webhookIds)
+      if (normalMessages > 0) messagesDue()
       return true
     } catch (error) {
       // Another daemon or a deletion was in the way: everything was rolled back, and the events still wait.

@@ -6,6 +6,7 @@ import type { Socket } from 'node:net'
 import { Client, Pool, type Dispatcher } from 'undici'
 import { monotonicMs } from '../src/clock.ts'
 import { attemptFault, type AttemptClass } from './attempt-faults.ts'
+import { Deadlines } from './deadlines.ts'
 import { createEndpointConnector, type ConnectorOptions } from './endpoint-connector.ts'
 
 /** From the start of the attempt (name look-up) to the end of the answer's head. Source: specification, delivery rule 1. */
@@ -15,6 +16,8 @@ const BODY_READ_BYTES = 16_384
 const BODY_READ_MS = 2000
 const BODY_KEPT_BYTES = 1024
 const IDLE_SOCKET_MS = 8000
+/** The attempt's own deadline comes before that of its connection. */
+const CONNECT_GRACE_MS = 200
 /** A pool that nothing was sent through for so long is closed. */
 const IDLE_POOL_MS = 60_000
 const MAX_HEAD_BYTES = 16_384
@@ -43,10 +46,12 @@ export interface WebhookClient {
 
 /** @param headDeadlineMs from the start of an attempt to the end of the answer's head; 10 s by the specification */
 export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = HEAD_DEADLINE_MS): WebhookClient {
-  const connect = createEndpointConnector(options)
+  const connect = createEndpointConnector(options, headDeadlineMs + CONNECT_GRACE_MS)
   const clientOptions = {
     connect,
     pipelining: 1,
+    // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
+    allowH2: false,
     // The deadlines are our own: undici's would stop at each part, not at the whole.
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -55,6 +60,20 @@ export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = 
     maxHeaderSize: MAX_HEAD_BYTES,
   }
   const pools = new Map<string, { pool: Pool; usedAtMs: number }>()
+  /** Parsed once: a webhook's endpoint is the same string each time. */
+  const targets = new Map<string, Target>()
+  const deadlines = { headMs: headDeadlineMs, head: new Deadlines(headDeadlineMs), body: new Deadlines(BODY_READ_MS) }
+
+  /** @throws TypeError when the endpoint is no URL */
+  function targetOf(endpoint: string): Target {
+    let target = targets.get(endpoint)
+    if (!target) {
+      const { origin, pathname, search } = new URL(endpoint)
+      target = { origin, path: pathname + search }
+      targets.set(endpoint, target)
+    }
+    return target
+  }
 
   function poolOf(origin: string): Pool {
     let entry = pools.get(origin)
@@ -68,6 +87,7 @@ export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = 
 
   const sweeper = setInterval(() => {
     const staleBefore = monotonicMs() - IDLE_POOL_MS
+    targets.clear()
     for (const [origin, { pool, usedAtMs }] of pools) {
       if (usedAtMs > staleBefore) continue
       pools.delete(origin)
@@ -79,28 +99,35 @@ export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = 
   return {
     post(request) {
       return new Promise((resolve) => {
-        let url: URL
+        let target: Target
         try {
-          url = new URL(request.endpoint)
+          target = targetOf(request.endpoint)
         } catch {
           resolve({ ...UNUSABLE_ENDPOINT })
           return
         }
-        new Attempt(
-          request,
-          url,
-          headDeadlineMs,
-          poolOf(url.origin),
-          () => new Client(url.origin, clientOptions),
-          resolve,
-        ).start()
+        const fresh = () => new Client(target.origin, clientOptions)
+        new Attempt(request, target.path, deadlines, poolOf(target.origin), fresh, resolve).start()
       })
     },
     async close() {
       clearInterval(sweeper)
+      deadlines.head.close()
+      deadlines.body.close()
       await Promise.all([...pools.values()].map(({ pool }) => pool.destroy().catch(() => {})))
     },
   }
+}
+
+interface Target {
+  origin: string
+  path: string
+}
+
+interface AttemptDeadlines {
+  headMs: number
+  head: Deadlines
+  body: Deadlines
 }
 
 const UNUSABLE_ENDPOINT: AttemptOutcome = {
@@ -128,13 +155,14 @@ subscribe('undici:client:sendHeaders', (message) => {
 
 class Attempt implements Dispatcher.DispatchHandler {
   readonly #request: WebhookRequest
-  readonly #url: URL
-  readonly #deadlineMs: number
+  readonly #path: string
+  readonly #deadlines: AttemptDeadlines
   readonly #pool: Dispatcher
   readonly #freshClient: () => Client
   readonly #resolve: (outcome: AttemptOutcome) => void
   readonly #startedAtMs = monotonicMs()
-  #timer: NodeJS.Timeout | undefined
+  readonly #timeOut = () => this.#fail('timeout', `no answer within ${this.#deadlines.headMs / 1000} s`)
+  readonly #endBody = () => this.#settle()
   #controller: Dispatcher.DispatchController | undefined
   #retryClient: Client | undefined
   #socket: Socket | undefined
@@ -147,29 +175,29 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   constructor(
     request: WebhookRequest,
-    url: URL,
-    deadlineMs: number,
+    path: string,
+    deadlines: AttemptDeadlines,
     pool: Dispatcher,
     freshClient: () => Client,
     resolve: (outcome: AttemptOutcome) => void,
   ) {
     this.#request = request
-    this.#url = url
-    this.#deadlineMs = deadlineMs
+    this.#path = path
+    this.#deadlines = deadlines
     this.#pool = pool
     this.#freshClient = freshClient
     this.#resolve = resolve
   }
 
   start(): void {
-    this.#timer = setTimeout(() => this.#timeOut(), this.#deadlineMs)
+    this.#deadlines.head.add(this.#timeOut)
     this.#dispatch(this.#pool)
   }
 
   #dispatch(dispatcher: Dispatcher): void {
     const { headers, body } = this.#request
     try {
-      dispatcher.dispatch({ method: 'POST', path: this.#url.pathname + this.#url.search, headers, body }, this)
+      dispatcher.dispatch({ method: 'POST', path: this.#path, headers, body }, this)
     } catch (error) {
       this.onResponseError(undefined, error as Error)
     }
@@ -195,7 +223,7 @@ class Attempt implements Dispatcher.DispatchHandler {
     // An informational answer (1xx) is not an answer.
     if (status < 200 || this.#settled || this.#verdict) return
     const durationMs = monotonicMs() - this.#startedAtMs
-    if (durationMs > this.#deadlineMs) return this.#timeOut()
+    if (durationMs > this.#deadlines.headMs) return this.#timeOut()
     const ok = status <= 299
     const retryAfter = headers['retry-after']
     this.#verdict = {
@@ -206,8 +234,8 @@ class Attempt implements Dispatcher.DispatchHandler {
       retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined,
       durationMs,
     }
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#settle(), BODY_READ_MS)
+    this.#deadlines.head.remove(this.#timeOut)
+    this.#deadlines.body.add(this.#endBody)
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -240,10 +268,6 @@ class Attempt implements Dispatcher.DispatchHandler {
     return this.#reused && !this.#retryClient && this.#socket?.bytesRead === this.#bytesReadBefore
   }
 
-  #timeOut(): void {
-    this.#fail('timeout', `no answer within ${this.#deadlineMs / 1000} s`)
-  }
-
   #fail(faultClass: AttemptClass, error: string): void {
     if (this.#settled) return
     const durationMs = monotonicMs() - this.#startedAtMs
@@ -254,7 +278,8 @@ class Attempt implements Dispatcher.DispatchHandler {
   #settle(complete = false): void {
     if (this.#settled || !this.#verdict) return
     this.#settled = true
-    clearTimeout(this.#timer)
+    this.#deadlines.head.remove(this.#timeOut)
+    this.#deadlines.body.remove(this.#endBody)
     // Whatever is still under way on this connection is cut off: the slot is free, and so is the socket.
     if (!complete) this.#controller?.abort(new Error('the attempt is over'))
     if (this.#retryClient) void this.#retryClient.destroy().catch(() => {})

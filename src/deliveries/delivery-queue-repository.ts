@@ -2,6 +2,8 @@
  * Rows of `delivery_queue`, pending deliveries in the order in which a lane reads them.
  */
 import type { Knex } from 'knex'
+import { sendThrough } from '../../db/batch.ts'
+import { lockMessagesStatement, recordCopyEnds } from '../messages/messages-repository.ts'
 
 export interface PendingDelivery {
   webhookId: string
@@ -13,6 +15,7 @@ export interface PendingDelivery {
   epoch: number
   /** Asked for by hand: sent once, judges nothing. */
   isTest: boolean
+  isMessage: boolean
   /** The exact bytes to send. */
   body: Buffer
 }
@@ -23,7 +26,7 @@ export interface QueuePosition {
   eventId: string
 }
 
-const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.epoch, q.is_test, b.body'
+const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.epoch, q.is_test, b.is_message, b.body'
 const FROM = 'FROM delivery_queue q JOIN event_bodies b ON b.event_id = q.event_id'
 
 /**
@@ -58,6 +61,7 @@ export async function listDueDeliveries(
     attempts: row.attempts as number,
     epoch: row.epoch as number,
     isTest: row.is_test === 1,
+    isMessage: row.is_message === 1,
     body: row.body as Buffer,
   }))
 }
@@ -79,35 +83,48 @@ export async function insertTestDelivery(
   })
 }
 
+export interface Discarded {
+  /** 0 when none is left, or when the lane was lost. */
+  copies: number
+  /** Messages among them that no other webhook has: they are due at the gateway now. */
+  normalMessages: number
+}
+
+const NOTHING_DISCARDED: Discarded = { copies: 0, normalMessages: 0 }
+
 /**
  * Discards pending copies of a webhook that were routed under an older epoch: they stay in the log and are never sent by
- * themselves. Only the lane's owner does so, after its own attempts in flight have ended.
- * @returns how many were discarded; 0 when none is left, or when the lane was lost
+ * themselves; messages among them are handed back. Only the lane's owner does so, after its own attempts in flight have ended.
+ * @param lane with the state that was read together with the epoch: any but `deleted` means that it was auto-deleted
  */
 export async function discardOldCopies(
   trx: Knex.Transaction,
-  lane: { webhookId: string; token: string; epoch: number },
+  lane: { webhookId: string; token: string; epoch: number; state: string },
   now: Date,
   limit: number,
-): Promise<number> {
+): Promise<Discarded> {
   const owned = await trx('lanes')
     .where({ webhook_id: lane.webhookId, owner: lane.token })
     .forUpdate()
     .first('clean_epoch')
-  if (!owned) return 0
-  const rows = await trx('delivery_queue')
-    .where({ webhook_id: lane.webhookId })
-    .where('epoch', '<', lane.epoch)
-    .orderBy(['due_at', 'event_id'])
+  if (!owned) return NOTHING_DISCARDED
+  const rows = await trx('delivery_queue as q')
+    .leftJoin('messages as m', 'm.event_id', 'q.event_id')
+    .where('q.webhook_id', lane.webhookId)
+    .where('q.epoch', '<', lane.epoch)
+    .orderBy(['q.due_at', 'q.event_id'])
     .limit(limit)
-    .select('event_id', 'due_at', 'attempts')
+    .select('q.event_id', 'q.due_at', 'q.attempts', { message_id: 'm.event_id' })
   if (rows.length === 0) {
     // What a fan-out still adds under an old epoch is due at once, and found by reading.
     if (owned.clean_epoch < lane.epoch) {
       await trx('lanes').where({ webhook_id: lane.webhookId }).update({ clean_epoch: lane.epoch })
     }
-    return 0
+    return NOTHING_DISCARDED
   }
+  const messageIds: string[] = rows.flatMap(({ message_id: id }) => (id === null ? [] : [id]))
+  const send = sendThrough(trx)
+  if (messageIds.length > 0) await send([lockMessagesStatement(messageIds)])
   await trx('deliveries')
     .insert(
       rows.map((row) => ({
@@ -127,5 +144,7 @@ export async function discardOldCopies(
       rows.map((row) => row.event_id),
     )
     .delete()
-  return rows.length
+  const end = lane.state === 'deleted' ? 'returned' : 'lapsed'
+  const ended = messageIds.map((eventId) => ({ eventId, end }) as const)
+  return { copies: rows.length, normalMessages: await recordCopyEnds(send, ended, now) }
 }

@@ -3,6 +3,9 @@
  */
 import type { Knex } from 'knex'
 
+/** An owner starts no attempt on a view of its lane that was read longer ago than this, in milliseconds (monotonic). */
+export const LANE_VIEW_MAX_AGE_MS = 750
+
 /** @returns whether the lane is now this daemon's; false when another one was faster */
 export async function takeLane(knex: Knex, webhookId: string, token: string): Promise<boolean> {
   const changed: number = await knex('lanes')
@@ -22,12 +25,15 @@ export interface LaneState {
   eagerUntil: Date | null
   /** Moves when settings that a lane caches (endpoint, secrets) change. */
   updatedAt: Date
+  /** Somebody waits until the settings that changed then are read. */
+  settingsChangedAt: Date | null
 }
 
 const STATE_COLUMNS = [
   'l.webhook_id',
   'l.eager_until',
   'l.clean_epoch',
+  'l.settings_changed_at',
   'w.state',
   'w.epoch',
   'w.first_failure_at',
@@ -54,18 +60,23 @@ export async function findOwnedLane(knex: Knex, webhookId: string, token: string
 /**
  * Gives the lane back with its due time raised to the smallest that waits. The lane's row is locked first and the queue is
  * read afterwards with a fresh view: a fan-out that commits in between has its rows seen here, one that commits later
- * waits for the row and lowers the due time after us. Either way nothing due is forgotten.
+ * waits for the row and lowers the due time after us. Either way nothing due is forgotten. The same for a deletion that this
+ * owner has not seen: its old copies wait for a retry that may be hours away, and are to be discarded now.
  */
 export async function settleLane(trx: Knex.Transaction, webhookId: string, token: string): Promise<void> {
-  const owned = await trx('lanes').where({ webhook_id: webhookId, owner: token }).forUpdate().first('webhook_id')
+  const owned = await trx('lanes')
+    .where({ webhook_id: webhookId, owner: token })
+    .forUpdate()
+    .first('due_at', 'clean_epoch')
   if (!owned) return
-  const queue = await trx('delivery_queue')
-    .where({ webhook_id: webhookId })
-    .orderBy(['due_at', 'event_id'])
-    .first('due_at')
-  await trx('lanes')
-    .where({ webhook_id: webhookId })
-    .update({ due_at: queue?.due_at ?? null, owner: null })
+  const [[fresh]] = await trx.raw(
+    `SELECT w.epoch, (SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = w.id ORDER BY q.due_at, q.event_id LIMIT 1)
+     AS due_at FROM webhooks w WHERE w.id = ?`,
+    [webhookId],
+  )
+  const waits = (fresh?.due_at ?? null) !== null
+  const dueAt = waits && owned.clean_epoch < fresh.epoch ? owned.due_at : (fresh?.due_at ?? null)
+  await trx('lanes').where({ webhook_id: webhookId }).update({ due_at: dueAt, owner: null })
 }
 
 /**
@@ -76,6 +87,32 @@ export async function makeLaneDue(trx: Knex.Transaction, webhookId: string, now:
   await trx('lanes')
     .where({ webhook_id: webhookId })
     .update({ due_at: trx.raw('LEAST(COALESCE(due_at, ?), ?)', [now, now]) })
+}
+
+/**
+ * Asks the lane's owner to read the webhook's settings again; without an owner there is nobody to ask, and the next one reads
+ * them fresh. The row's lock decides which: a daemon that takes the lane at this moment does so before or after the caller's
+ * commit, and is asked, or reads what was committed.
+ */
+export async function askToReadSettings(trx: Knex.Transaction, webhookId: string, changedAt: Date): Promise<void> {
+  await trx('lanes').where({ webhook_id: webhookId }).whereNotNull('owner').update({ settings_changed_at: changedAt })
+}
+
+/** @returns false when no owner works with settings from before the change any more */
+export async function settingsAreUnread(knex: Knex, webhookId: string): Promise<boolean> {
+  const row = await knex('lanes')
+    .where({ webhook_id: webhookId })
+    .whereNotNull('owner')
+    .whereNotNull('settings_changed_at')
+    .first('webhook_id')
+  return row !== undefined
+}
+
+/** The owner has read them. A change that came after that reading stands. */
+export async function confirmSettingsRead(knex: Knex, lane: LaneState, token: string): Promise<void> {
+  await knex('lanes')
+    .where({ webhook_id: lane.webhookId, owner: token, settings_changed_at: lane.settingsChangedAt })
+    .update({ settings_changed_at: null })
 }
 
 /** Clears a recovery's read-ahead once nothing waits any more behind it. */
@@ -92,5 +129,6 @@ function toLaneState(row: Record<string, unknown>): LaneState {
     failing: row.first_failure_at !== null,
     eagerUntil: row.eager_until as Date | null,
     updatedAt: row.updated_at as Date,
+    settingsChangedAt: row.settings_changed_at as Date | null,
   }
 }

@@ -2,6 +2,7 @@
  * What a batch of results changes: pure, so that it can be read and tested without a database. `attempts-repository.ts`
  * writes it down.
  */
+import type { CopyEnd } from '../messages/message-rules.ts'
 import { judgeAttempt, type HealthEffect, type HealthLimits, type WebhookHealth } from '../webhooks/webhook-health.ts'
 import { nextWaitMs } from './retry-schedule.ts'
 
@@ -17,6 +18,8 @@ export interface AttemptResult {
   epoch: number
   /** Asked for by hand: judges nothing, and is the only attempt. */
   isTest: boolean
+  /** A copy of a message, whose end decides what becomes of the message. */
+  isMessage: boolean
   startedAt: Date
   durationMs: number
   ok: boolean
@@ -53,6 +56,8 @@ export interface AppliedResult {
   delivery: { status: 'delivered' | 'exhausted' | 'discarded' } | { retryAt: Date }
   /** In this order, with the health that they are about. */
   effects: { effect: HealthEffect; health: WebhookHealth }[]
+  /** What it means for the message; undefined: its copy waits for a further try. */
+  copyEnd: CopyEnd | undefined
 }
 
 /**
@@ -66,12 +71,17 @@ export function applyResult(lane: LaneRecord, result: AttemptResult, now: Date, 
   // A result of an epoch before, or of a webhook that was deleted meanwhile, is logged and judges nothing.
   const current = lane.state === 'active' && lane.epoch === result.epoch
   const effects = current && !result.isTest ? judge(lane, result, rules) : []
-  if (result.ok) return { result, seq, delivery: { status: 'delivered' }, effects }
+  if (result.ok) return { result, seq, delivery: { status: 'delivered' }, effects, copyEnd: 'taken' }
   const retryAt = current && !result.isTest ? retryTime(lane, result, now, rules) : undefined
-  if (current && retryAt === undefined) return { result, seq, delivery: { status: 'exhausted' }, effects }
-  if (lane.state !== 'active' || retryAt === undefined)
-    return { result, seq, delivery: { status: 'discarded' }, effects }
-  return { result, seq, delivery: { retryAt }, effects }
+  if (lane.state === 'active' && retryAt !== undefined)
+    return { result, seq, delivery: { retryAt }, effects, copyEnd: undefined }
+  const status = current && retryAt === undefined ? 'exhausted' : 'discarded'
+  return { result, seq, delivery: { status }, effects, copyEnd: endOfCopy(lane, current) }
+}
+
+/** Only an auto-deleted webhook becomes active again: one that is active under a newer epoch had been auto-deleted. */
+function endOfCopy(lane: LaneRecord, current: boolean): CopyEnd {
+  return lane.state === 'auto_deleted' || (lane.state === 'active' && !current) ? 'lapsed' : 'returned'
 }
 
 function judge(lane: LaneRecord, result: AttemptResult, rules: RecordingRules): AppliedResult['effects'] {

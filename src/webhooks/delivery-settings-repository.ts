@@ -2,9 +2,9 @@
  * What a lane needs to send: the endpoint and the signing keys. Read by the daemon for a webhook that it owns the lane of,
  * so this is the one finder without an account.
  */
-import { createSecretKey, type KeyObject } from 'node:crypto'
 import type { Knex } from 'knex'
 import { unseal, type Keys } from '../crypto.ts'
+import { prepareKey, type HmacKey } from '../deliveries/signature.ts'
 
 export interface DeliverySettings {
   endpoint: string
@@ -13,14 +13,13 @@ export interface DeliverySettings {
 }
 
 export interface SigningKey {
-  /** Prepared once: signing with the bytes themselves prepares them each time, which costs four times the signature. */
-  key: KeyObject
+  key: HmacKey
   /** It signs nothing from then on; null: the current one. A lane may run for longer than that. */
   expiresAt: Date | null
 }
 
 /** The keys that sign an attempt that starts now, the current one first. */
-export function keysAt(settings: DeliverySettings, now: Date): KeyObject[] {
+export function keysAt(settings: DeliverySettings, now: Date): HmacKey[] {
   return settings.signingKeys
     .filter(({ expiresAt }) => expiresAt === null || expiresAt.getTime() > now.getTime())
     .map(({ key }) => key)
@@ -43,7 +42,7 @@ export async function getDeliverySettings(
     .select('sealed', 'expires_at')
   if (secrets.length === 0) throw new Error(`webhook ${webhookId} has no signing secret`)
   const signingKeys = secrets.map((row) => ({
-    key: createSecretKey(unseal(keys, row.sealed, webhookId)),
+    key: prepareKey(unseal(keys, row.sealed, webhookId)),
     expiresAt: row.expires_at,
   }))
   return { endpoint: webhook.endpoint, signingKeys }

@@ -87,12 +87,15 @@ const HTTPS_PORT = 443
 export function refusedEndpoint(endpoint: string, policy: AddressPolicy): string | undefined {
   if (endpoint.length > ENDPOINT_MAX_LENGTH) return `endpoint must have at most ${ENDPOINT_MAX_LENGTH} characters`
   // Spaces, controls and backslashes are what parsers disagree about.
-  if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint) || !/^https:\/\//i.test(endpoint) || !URL.canParse(endpoint)) {
+  // So is a third slash, which the URL standard skips: `https:///x` would call the host x.
+  if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint) || !/^https:\/\/[^/]/i.test(endpoint) || !URL.canParse(endpoint)) {
     return 'endpoint must be an absolute URL that begins with https://'
   }
   const url = new URL(endpoint)
   if (url.protocol !== 'https:') return 'endpoint must begin with https://'
-  if (url.username || url.password) return 'endpoint must not contain a user name or a password'
+  // Also an empty one (`https://@host`), which the parser forgets.
+  if (url.username || url.password || /^https:\/\/[^/?#]*@/i.test(endpoint))
+    return 'endpoint must not contain a user name or a password'
   if (endpoint.includes('#')) return 'endpoint must not contain a fragment (#)'
   const port = Number(url.port || HTTPS_PORT)
   if (port !== HTTPS_PORT && port < LOWEST_UNPRIVILEGED_PORT) {

@@ -4,7 +4,8 @@
 import { partyOfCall } from '../catalogue/party-rules.ts'
 import { seal } from '../crypto.ts'
 import { insertTestDelivery } from '../deliveries/delivery-queue-repository.ts'
-import { makeLaneDue } from '../deliveries/lanes-repository.ts'
+import { askToReadSettings, makeLaneDue } from '../deliveries/lanes-repository.ts'
+import { untilSettingsAreRead } from '../deliveries/settings-wait.ts'
 import { formatSecret } from '../deliveries/signature.ts'
 import { notFound } from '../errors.ts'
 import { webhookTest } from '../events/event-types.ts'
@@ -42,8 +43,11 @@ export function webhookCareHandlers({ database, clock, keys, hint }: Deps): Webh
         const now = clock.now()
         const previousExpiresAt = new Date(now.getTime() + graceMs)
         const moved = await recordRotation(trx, webhook, seal(keys, key, webhook.id), previousExpiresAt, now)
+        await askToReadSettings(trx, webhook.id, moved.updatedAt)
         return { webhook: { ...webhook, ...moved }, previousExpiresAt }
       })
+      hint('settings')
+      await untilSettingsAreRead(knex, path.id)
       const data = {
         ...toWebhookRow(rotated.webhook),
         secret: formatSecret(key),

@@ -135,7 +135,8 @@ export async function listDeactivatedWebhooks(
   }))
 }
 
-async function withEvents(knex: Knex, rows: Record<string, any>[]): Promise<Webhook[]> {
+/** Of rows of `webhooks`. */
+export async function withEvents(knex: Knex, rows: Record<string, any>[]): Promise<Webhook[]> {
   const ids = rows.map((row) => row.id)
   const eventRows = await knex('webhook_events')
     .whereIn('webhook_id', ids)
@@ -200,12 +201,18 @@ export async function recordDeletion(trx: Knex.Transaction, webhookId: string, n
  * waited when it went are of an older epoch, and its lane, due now, discards them. Its party's events are still to be claimed.
  */
 export async function recordReactivation(trx: Knex.Transaction, webhookId: string, now: Date): Promise<void> {
+  // The time that ends now, for the log: its events are never sent to this webhook. Its end is the new beginning, exactly.
+  await trx.raw(
+    `INSERT INTO webhook_inactivity (webhook_id, inactive_from, active_from)
+     SELECT id, inactive_from, UTC_TIMESTAMP(6) FROM webhooks WHERE id = ?`,
+    [webhookId],
+  )
   await trx('webhooks')
     .where({ id: webhookId })
     .update({
       state: 'active',
       epoch: trx.raw('epoch + 1'),
-      active_from: trx.raw('UTC_TIMESTAMP(6)'),
+      active_from: trx('webhook_inactivity').where({ webhook_id: webhookId }).max('active_from'),
       inactive_from: null,
       first_failure_at: null,
       failed_attempts: 0,
@@ -218,7 +225,8 @@ export async function recordReactivation(trx: Knex.Transaction, webhookId: strin
   await makeLaneDue(trx, webhookId, now)
 }
 
-function withinScope(query: Knex.QueryBuilder, scope: WebhookScope): void {
+/** Adds the conditions of a scope to a query on webhooks. */
+export function withinScope(query: Knex.QueryBuilder, scope: WebhookScope): void {
   if (scope === 'whole_lab') return
   if (scope === 'every_party') {
     void query.where((either) => either.whereNotNull('corporate_id').orWhereNotNull('organization_id'))
