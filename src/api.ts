@@ -16,15 +16,16 @@ import {
 } from 'openapi-backend'
 import { DatabaseBudget } from '../db/connection.ts'
 import { parseDateTime } from './crm/zoned-time.ts'
-import { DomainError, notFound, unauthorized } from './errors.ts'
+import { firstSecurityFault, methodNotAllowed, requireDecodable, validationFault } from './api-refusals.ts'
+import { DomainError, notFound } from './errors.ts'
 import {
   WITHOUT_KEY,
   type Idempotency,
   type IdempotencyOf,
   type RequestIdempotency,
 } from './idempotency/idempotency.ts'
-import { hasBody, readJsonBody, type JsonObject } from './request-body.ts'
-import { faultsOf } from './validation-faults.ts'
+import type { StoredFile } from './reports/report-store.ts'
+import { hasBody, readJsonBody, requireMediaType, type JsonObject } from './request-body.ts'
 
 /** What a handler answers. */
 export interface Reply {
@@ -40,6 +41,8 @@ export interface ValidatedCall {
   path: Record<string, string>
   requestId: string
   idempotency: Idempotency
+  /** Where the operation takes a file instead of JSON. */
+  file: StoredFile | undefined
   /** What the security handlers found, by scheme. */
   security: Record<string, unknown>
 }
@@ -72,11 +75,14 @@ export interface ContractOptions {
   admit?: Admission
   /** Asked once the body is read: a body that can't be read has no answer that could be kept. */
   idempotencyOf?: IdempotencyOf
+  /** Takes in the body of an operation that has a PDF for one; asked like the reader of JSON, and after the same checks. */
+  receiveFile?: (req: ExpressRequest) => Promise<StoredFile>
+  /** Called with a file whose request was refused. */
+  discardFile?: (file: StoredFile) => Promise<void>
   handlers: Record<string, (call: ValidatedCall) => Promise<Reply>>
 }
 
-/** Faults that `error.details` spells out; `error.fields` has the rest. */
-const MAX_SENTENCES = 5
+const PDF = 'application/pdf'
 
 /** One request on its way through openapi-backend. */
 interface Incoming {
@@ -85,6 +91,7 @@ interface Incoming {
   trace: Trace
   budget: DatabaseBudget
   idempotency: RequestIdempotency
+  file?: StoredFile
   /** What openapi-backend validates: it gets its query once the operation is known, and its body once the caller is. */
   request: Request
 }
@@ -137,7 +144,7 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
       if (!isAuthorized(context)) return
       const { operation, security } = context
       await incoming.budget.spend(async () => options.admit?.(operation.operationId!, security, incoming.res))
-      await takeBody(context, incoming)
+      await takeBody(context, incoming, options.receiveFile)
       await takeKey(context, incoming, options.idempotencyOf)
     },
   })
@@ -159,6 +166,9 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
       try {
         return await contract.handleRequest(request, incoming)
       } catch (error) {
+        // Refused, so that no row knows the file. After any other fault the commit is in doubt, and the store sweeps later.
+        const isRefused = error instanceof DomainError && error.kind !== 'unavailable'
+        if (incoming.file && isRefused) await options.discardFile?.(incoming.file)
         return await budget.spend(() => incoming.idempotency.settle(error))
       }
     },
@@ -203,14 +213,6 @@ function isMultiple(value: number, step: number): boolean {
   return Number((Math.round(value / step) * step).toFixed(digits)) === value
 }
 
-function requireDecodable(path: string): void {
-  try {
-    decodeURIComponent(path)
-  } catch {
-    throw notFound('there is nothing at this path')
-  }
-}
-
 /** Called with an operation or, where none was found, without one. Of the query only what the contract knows goes on. */
 function takeRoute(context: Context, { req, trace, request }: Incoming): void {
   const { operation } = context
@@ -238,9 +240,20 @@ function isAuthorized({ operation, security }: Context): boolean {
   return (operation.security ?? []).length === 0 || security.authorized
 }
 
-async function takeBody({ operation }: Context, { req, request }: Incoming): Promise<void> {
-  const requestBody = operation.requestBody as { required?: boolean } | undefined
-  if (requestBody && (requestBody.required || hasBody(req))) request.body = await readJsonBody(req)
+async function takeBody(
+  { operation }: Context,
+  incoming: Incoming,
+  receiveFile: ContractOptions['receiveFile'],
+): Promise<void> {
+  const { req, request } = incoming
+  const requestBody = operation.requestBody as { required?: boolean; content?: object } | undefined
+  if (!requestBody || !(requestBody.required || hasBody(req))) return
+  if (receiveFile && PDF in (requestBody.content ?? {})) {
+    requireMediaType(req, PDF)
+    incoming.file = await receiveFile(req)
+  } else {
+    request.body = await readJsonBody(req)
+  }
 }
 
 /** Before validation, whose refusals are kept, too. */
@@ -251,34 +264,7 @@ async function takeKey({ operation, security }: Context, incoming: Incoming, of?
   await budget.spend(() => incoming.idempotency.lookUp())
 }
 
-function methodNotAllowed(contract: OpenAPIBackend, path: string): DomainError {
-  const allowed = ['get', 'post', 'put', 'patch', 'delete'].filter((method) =>
-    contract.matchOperation({ method, path, headers: {} }),
-  )
-  const methods = allowed.map((method) => method.toUpperCase()).join(', ')
-  return new DomainError('method_not_allowed', 'method_not_allowed', `this path takes ${methods}`, {
-    headers: { Allow: methods },
-  })
-}
-
-/** The fault of the first scheme in the contract's order: the integrator's token before the patient's. */
-function firstSecurityFault(context: Context): unknown {
-  const schemes = (context.operation.security ?? []).flatMap((requirement) => Object.keys(requirement))
-  for (const scheme of schemes) {
-    const result = context.security[scheme] as { error?: unknown } | undefined
-    if (result?.error) return result.error
-  }
-  return unauthorized('a credential is missing')
-}
-
-function validationFault(context: Context): DomainError {
-  const fields = faultsOf(context.validation.errors ?? [])
-  const sentences = fields.map(({ field, message }) => `${field} ${message}`)
-  const details = sentences.slice(0, MAX_SENTENCES).join('; ')
-  return new DomainError('bad_request', 'invalid_request', details, { fields })
-}
-
-function toCall(context: Context, { trace, idempotency }: Incoming): ValidatedCall {
+function toCall(context: Context, { trace, idempotency, file }: Incoming): ValidatedCall {
   const { request, security } = context
   return {
     body: (request.requestBody ?? {}) as JsonObject,
@@ -286,6 +272,7 @@ function toCall(context: Context, { trace, idempotency }: Incoming): ValidatedCa
     path: request.params,
     requestId: trace.requestId,
     idempotency,
+    file,
     security,
   }
 }

@@ -15,6 +15,7 @@ import { createContractApi, type ContractApi, type Reply, type Trace } from './a
 import { createAccessTokens } from './auth/access-token.ts'
 import { authenticateOperator, createIntegratorAuthentication } from './auth/bearer-authentication.ts'
 import { RecentAccounts } from './auth/recent-accounts.ts'
+import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
 import { createCrmAdmission } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
@@ -22,10 +23,13 @@ import { DomainError, notFound, unavailable } from './errors.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
 import { errorFields, type Logger } from './logger.ts'
+import type { RequestCounts } from './metrics-requests.ts'
 import { clientOperations, operatorOperations, type HandlerDeps } from './operations.ts'
 import { authenticatePatient } from './patients/patient-authentication.ts'
 import { createPatientTokens } from './patients/patient-token.ts'
 import { serveReportFiles } from './patients/report-files.ts'
+import { serveReference } from './reference-pages.ts'
+import { fileTooLarge } from './reports/report-store.ts'
 
 const CONTRACTS = join(import.meta.dirname, '..', 'openapi')
 
@@ -34,10 +38,14 @@ export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientToke
   accessTokenTtlSeconds: number
   /** CRM calls that an account may make in a minute. */
   crmCalls: number
-  /** Where report files are. */
-  dataDir: string
+  /** What a report's file may have, in bytes. */
+  reportMaxBytes: number
   /** What `/readyz` says, and whether connections should end with their answer. */
   readiness: { fault: string | undefined; isDraining: boolean }
+  /** Counts what is answered. */
+  requests: RequestCounts
+  /** Where the rendered contracts are. */
+  referenceDir: string
   /** Which contracts this listener serves; every path of another one is 404. */
   serves: { client: boolean; operator: boolean }
 }
@@ -64,9 +72,11 @@ export async function createApp(deps: AppDeps): Promise<Express> {
   )
   const accessTokens = createAccessTokens(deps.keys, deps.clock, deps.accessTokenTtlSeconds)
   const handlerDeps: HandlerDeps = { ...deps, accessTokens, patientTokens: createPatientTokens(deps.keys, deps.clock) }
-  if (deps.serves.client) app.use(serveReportFiles(deps))
+  app.use(serveReference(deps))
+  if (deps.serves.client) app.use(serveReportFiles({ ...deps, knex: deps.database.knex }))
+  if (deps.serves.client) app.use(serveDocuments({ ...deps, knex: deps.database.knex }))
   if (deps.serves.client) app.use(dispatch('/client/', await createClientApi(handlerDeps, deps.crmCalls)))
-  if (deps.serves.operator) app.use(dispatch('/operator/', await createOperatorApi(handlerDeps)))
+  if (deps.serves.operator) app.use(dispatch('/operator/', await createOperatorApi(handlerDeps, deps.reportMaxBytes)))
   app.use(() => {
     throw notFound('there is nothing at this path')
   })
@@ -98,18 +108,23 @@ async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<Con
   })
 }
 
-async function createOperatorApi(deps: HandlerDeps): Promise<ContractApi> {
+async function createOperatorApi(deps: HandlerDeps, reportMaxBytes: number): Promise<ContractApi> {
   return createContractApi({
     definition: join(CONTRACTS, 'operator.yaml'),
     handlers: operatorOperations(deps),
+    receiveFile: async (req) => {
+      if (Number(req.headers['content-length'] ?? 0) > reportMaxBytes) throw fileTooLarge(reportMaxBytes)
+      return deps.reportStore.receive(req, deps.clock.nowMs())
+    },
+    discardFile: ({ id }) => deps.reportStore.remove(id),
     security: {
-      operatorKey: (req) => authenticateOperator(deps.database.knex, req.headers.authorization),
+      operatorKey: (req) => authenticateOperator(deps.database.knex, req),
     },
   })
 }
 
 /** What every answer carries, and the line that is logged when it is through. */
-function traceRequest({ clock, logger, readiness }: AppDeps): RequestHandler {
+function traceRequest({ clock, logger, readiness, requests }: AppDeps): RequestHandler {
   return (req, res, next) => {
     const startedAt = monotonicMs()
     const sent = req.headers['x-request-id']
@@ -121,15 +136,20 @@ function traceRequest({ clock, logger, readiness }: AppDeps): RequestHandler {
     // Answers hold tokens, secrets and patients' data.
     res.setHeader('Cache-Control', 'no-store')
     res.locals.readiness = readiness
+    requests.inFlight += 1
     res.on('close', () => {
+      const status = res.headersSent ? res.statusCode : undefined
+      const durationMs = monotonicMs() - startedAt
+      requests.inFlight -= 1
+      requests.completed(trace.operation, res.writableFinished ? status : undefined, durationMs)
       const failure = res.statusCode === 500 ? errorFields(res.locals.error) : {}
       logger[res.statusCode === 500 ? 'error' : 'info']('request.completed', {
         method: req.method,
         route: trace.route,
         operation: trace.operation,
-        status: res.headersSent ? res.statusCode : undefined,
+        status,
         code: res.locals.error instanceof DomainError ? res.locals.error.code : undefined,
-        durationMs: Math.round(monotonicMs() - startedAt),
+        durationMs: Math.round(durationMs),
         requestId: trace.requestId,
         accountId: trace.accountId,
         state: res.writableFinished ? undefined : 'aborted',

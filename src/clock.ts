@@ -9,6 +9,12 @@ export interface Clock {
   now(): Date
 }
 
+export type ClockName = 'database' | 'process'
+
+const SAMPLE_MS = 1000
+/** Less is what clocks are set by all the time. */
+const JUMP_MS = 1000
+
 /** Milliseconds that never jump. For durations and deadlines, never for a stored time. */
 export function monotonicMs(): number {
   return performance.now()
@@ -39,14 +45,23 @@ export class DatabaseClock implements Clock {
   /**
    * Samples once and then each second.
    * @param readDatabaseTimeMs asks the database for its UTC time in milliseconds
-   * @param onJump told when the database's clock moved by more than a second against the monotonic one, in ms
+   * @param onJump told once when a clock moved by more than a second against the monotonic one, in ms: the database's, which
+   * this one follows, or the process's own, which decides nothing
    * @throws what the first sample throws; a later failed sample keeps the last offset
    */
-  async follow(readDatabaseTimeMs: () => Promise<number>, onJump: (jumpMs: number) => void): Promise<void> {
+  async follow(
+    readDatabaseTimeMs: () => Promise<number>,
+    onJump: (jumpMs: number, from: ClockName) => void,
+  ): Promise<void> {
     await this.#sample(readDatabaseTimeMs, () => {})
+    let processOffsetMs = processClock.nowMs() - monotonicMs()
     this.#timer = setInterval(() => {
+      const offsetMs = processClock.nowMs() - monotonicMs()
+      const jumpMs = offsetMs - processOffsetMs
+      processOffsetMs = offsetMs
+      if (Math.abs(jumpMs) > JUMP_MS) onJump(Math.round(jumpMs), 'process')
       this.#sample(readDatabaseTimeMs, onJump).catch(() => {})
-    }, 1000)
+    }, SAMPLE_MS)
     this.#timer.unref()
   }
 
@@ -54,7 +69,10 @@ export class DatabaseClock implements Clock {
     clearInterval(this.#timer)
   }
 
-  async #sample(readDatabaseTimeMs: () => Promise<number>, onJump: (jumpMs: number) => void): Promise<void> {
+  async #sample(
+    readDatabaseTimeMs: () => Promise<number>,
+    onJump: (jumpMs: number, from: ClockName) => void,
+  ): Promise<void> {
     const sentAt = monotonicMs()
     const databaseMs = await readDatabaseTimeMs()
     const answeredAt = monotonicMs()
@@ -63,6 +81,6 @@ export class DatabaseClock implements Clock {
     const offsetMs = databaseMs - (sentAt + answeredAt) / 2
     const jumpMs = offsetMs - this.#offsetMs
     this.#offsetMs = offsetMs
-    if (Math.abs(jumpMs) > 1000) onJump(Math.round(jumpMs))
+    if (Math.abs(jumpMs) > JUMP_MS) onJump(Math.round(jumpMs), 'database')
   }
 }

@@ -2,6 +2,7 @@
  * The only reader of the environment, for every process. All faults are said at once, each with what to do.
  */
 import { createHash, randomBytes } from 'node:crypto'
+import { Resolver } from 'node:dns'
 import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { BlockList, isIP } from 'node:net'
@@ -16,6 +17,8 @@ export interface Config {
   daemonPort: number
   /** undefined: `/operator/**` is served on the public port. */
   operatorPort: number | undefined
+  /** Several API processes may listen on the same ports: one is there while another is restarted. */
+  reusePort: boolean
   metricsPort: number | undefined
   mockPort: number
   /** Absolute. */
@@ -33,6 +36,8 @@ export interface Config {
   messageGatewayUrl: string | undefined
   secretsKey: Buffer
   accessTokenTtlSeconds: number
+  /** What the file of a report may have. */
+  reportMaxBytes: number
   /** Waits after the first, second, … failed attempt. */
   retryScheduleSeconds: number[]
   warnAfterSeconds: number
@@ -47,6 +52,8 @@ export interface Config {
   loopbackOpenedByDefault: boolean
   /** Files with trust anchors besides the public ones. */
   deliveryCaFiles: string[]
+  /** `address` or `address:port` of the name servers that are asked for endpoints; empty: the system's. */
+  deliveryDnsServers: string[]
   mailFrom: string
   logRetentionDays: number
   payloadRetentionDays: number
@@ -84,6 +91,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     if (/^\d+$/.test(value) && number >= min && number <= max) return number
     faults.push(`${name} must be a whole number from ${min} to ${max}, it is "${value}"`)
     return fallback
+  }
+  const flag = (name: string): boolean => {
+    const value = text(name) ?? 'false'
+    if (value !== 'true' && value !== 'false') faults.push(`${name} must be true or false, it is "${value}"`)
+    return value === 'true'
   }
   const optionalPort = (name: string) => (text(name) === undefined ? undefined : integer(name, 0, 0, 65535))
   const url = (name: string, protocols: string[]): string | undefined => {
@@ -145,6 +157,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     if (!isCidr(cidr)) faults.push(`DELIVERY_ALLOW_CIDRS: "${cidr}" is no range such as 10.0.0.0/8 or fd00::/8`)
   }
 
+  const deliveryDnsServers = (text('DELIVERY_DNS_SERVERS') ?? '').split(',').flatMap((server) => server.trim() || [])
+  try {
+    new Resolver().setServers(deliveryDnsServers)
+  } catch {
+    faults.push('DELIVERY_DNS_SERVERS must be comma-separated addresses such as 10.0.0.2 or 10.0.0.2:5353')
+  }
   const caFile = text('DELIVERY_CA_FILE')
   if (caFile && !existsSync(caFile)) faults.push(`DELIVERY_CA_FILE: there is no file ${caFile}`)
   const developmentCa = join(dataDir, 'dev-tls', 'ca.pem')
@@ -187,6 +205,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
           : Math.min(port + 1, 65535)
         : integer('DAEMON_PORT', 0, 0, 65535),
     operatorPort: optionalPort('OPERATOR_PORT'),
+    reusePort: flag('REUSE_PORT'),
     metricsPort: optionalPort('METRICS_PORT'),
     mockPort: integer('MOCK_PORT', 4010, 0, 65535),
     dataDir,
@@ -201,6 +220,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     messageGatewayUrl,
     secretsKey,
     accessTokenTtlSeconds: integer('ACCESS_TOKEN_TTL_SECONDS', 600, 1, 86_400),
+    reportMaxBytes: integer('REPORT_MAX_BYTES', 20 * 1024 * 1024, 1024, 1024 ** 3),
     retryScheduleSeconds,
     warnAfterSeconds,
     warnByClockSeconds,
@@ -210,6 +230,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     deliveryAllowCidrs,
     loopbackOpenedByDefault,
     deliveryCaFiles,
+    deliveryDnsServers,
     mailFrom: text('MAIL_FROM') ?? 'Laboratory Integration Service <no-reply@localhost>',
     logRetentionDays: integer('LOG_RETENTION_DAYS', 90, 1, 3650),
     payloadRetentionDays: integer('PAYLOAD_RETENTION_DAYS', 30, 1, 3650),

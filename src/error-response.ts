@@ -9,6 +9,7 @@ const STATUS: Record<ErrorKind, { status: number; message: string }> = {
   forbidden: { status: 403, message: 'Forbidden' },
   not_found: { status: 404, message: 'Not Found' },
   method_not_allowed: { status: 405, message: 'Method Not Allowed' },
+  range_not_satisfiable: { status: 416, message: 'Range Not Satisfiable' },
   conflict: { status: 409, message: 'Conflict' },
   payload_too_large: { status: 413, message: 'Payload Too Large' },
   unsupported_media_type: { status: 415, message: 'Unsupported Media Type' },

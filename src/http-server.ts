@@ -1,14 +1,18 @@
 /**
  * How the application is put on a port: time limits against slow callers, and the error shape also for what is no HTTP.
  */
-import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
 import { monotonicMs } from './clock.ts'
 import { toProtocolErrorResponse } from './error-response.ts'
+import { hasBody } from './request-body.ts'
 
-/** A whole head, and a whole request, from its first byte; checked each second. */
+/** A whole head, from its first byte; checked each second. */
 const HEADERS_TIMEOUT_MS = 10_000
-const REQUEST_TIMEOUT_MS = 15_000
+/** A body, from the end of its head. */
+const BODY_TIMEOUT_MS = 15_000
+/** The file of a report, which is many times as large: 20 MB in it are 1.4 Mbit/s. */
+const FILE_TIMEOUT_MS = 120_000
 /** Longer than a load balancer's 60 s, so that it is the one to close a connection that nobody uses. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 /** A forged token of 100 KB gets its 401, not a broken connection. */
@@ -36,11 +40,12 @@ interface Connection {
  */
 const connectionsOf = new WeakMap<Server, Map<Socket, Connection>>()
 
-export function createHttpServer(listener: RequestListener): Server {
+/** @param bodyTimeoutMs what a body that is no file may take */
+export function createHttpServer(listener: RequestListener, bodyTimeoutMs = BODY_TIMEOUT_MS): Server {
   const server = createServer(
     {
       headersTimeout: HEADERS_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
+      requestTimeout: HEADERS_TIMEOUT_MS + FILE_TIMEOUT_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
       connectionsCheckingInterval: 1000,
       maxHeaderSize: MAX_HEADER_BYTES,
@@ -50,6 +55,7 @@ export function createHttpServer(listener: RequestListener): Server {
     listener,
   )
   trackConnections(server)
+  server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
@@ -66,11 +72,26 @@ export function createHttpServer(listener: RequestListener): Server {
   return server
 }
 
-/** @returns the port that was bound. @throws EADDRINUSE, EACCES and the like */
-export async function listen(server: Server, port: number, host: string): Promise<number> {
+/** Node has one limit for all requests. A body that is late is answered as Node would, or cut where its answer is out. */
+function limitBody(server: Server, req: IncomingMessage, res: ServerResponse, timeoutMs: number): void {
+  const isFile = req.headers['content-type'] === 'application/pdf' && req.url?.startsWith('/operator/')
+  if (isFile || !hasBody(req)) return
+  const timer = setTimeout(() => {
+    if (req.complete) return
+    if (res.headersSent) req.socket.destroy()
+    else server.emit('clientError', Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), req.socket)
+  }, timeoutMs)
+  req.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer))
+}
+
+/**
+ * @param reusePort share the port with other processes that say so, too: the kernel spreads new connections over them
+ * @returns the port that was bound. @throws EADDRINUSE, EACCES and the like; ENOTSUP where a port can't be shared
+ */
+export async function listen(server: Server, port: number, host: string, reusePort = false): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    server.listen(port, host, () => {
+    server.listen({ port, host, reusePort }, () => {
       server.off('error', reject)
       resolve((server.address() as AddressInfo).port)
     })
@@ -102,11 +123,20 @@ function trackConnections(server: Server): void {
 }
 
 /**
+ * Lets the event loop come round once. What the kernel has connected and we have not accepted yet is reset when the listener
+ * goes, and with a shared port such connections go on coming until then.
+ */
+function acceptWhatWaits(): Promise<void> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+}
+
+/**
  * Takes no more connections, ends those that are idle, and waits for the others.
  * @param limitMs after which what is still running is cut
  */
 export async function drain(server: Server, limitMs: number): Promise<void> {
   const startedAt = monotonicMs()
+  await acceptWhatWaits()
   // Of net, because http's close begins with `closeIdleConnections`.
   const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
   const sweep = setInterval(() => {

@@ -28,6 +28,18 @@ export function newId(nowMs: number): string {
   return time + random
 }
 
+/** No id made before that time (milliseconds since 1970) sorts behind it, none made at it or later before it. */
+export function firstIdOf(timeMs: number): string {
+  return newId(timeMs).slice(0, TIME_LENGTH) + ALPHABET[0]!.repeat(RANDOM_LENGTH)
+}
+
+/** When an id was made, in milliseconds since 1970. */
+export function timeOfId(id: string): number {
+  let timeMs = 0
+  for (const letter of id.slice(0, TIME_LENGTH)) timeMs = timeMs * 32 + ALPHABET.indexOf(letter)
+  return timeMs
+}
+
 /**
  * Whether a text from outside can be an id at all. Asked before it reaches SQL: a server pads or folds what it compares
  * (`x ` equals `x`, `é` fails against an ASCII column), ids are compared by bytes.

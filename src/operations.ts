@@ -5,31 +5,57 @@
 import type { Database } from '../db/connection.ts'
 import { accountHandlers } from './accounts/account-handlers.ts'
 import type { Account } from './accounts/accounts-repository.ts'
+import { clientSecretHandlers } from './accounts/client-secret-handlers.ts'
 import type { Reply, ValidatedCall } from './api.ts'
+import { auditHandlers } from './audit/audit-handlers.ts'
 import { auditOf, type Audit } from './audit/audit.ts'
 import type { AccessTokens } from './auth/access-token.ts'
+import { operatorKeyHandlers } from './auth/operator-key-handlers.ts'
 import type { OperatorKey } from './auth/operator-keys-repository.ts'
 import { tokenHandlers } from './auth/token-handlers.ts'
 import { billingKeepingHandlers } from './billing/billing-keeping-handlers.ts'
 import { preBookingHandlers } from './billing/pre-booking-handlers.ts'
 import { catalogueHandlers } from './catalogue/catalogue-handlers.ts'
-import { catalogueKeepingHandlers } from './catalogue/catalogue-keeping-handlers.ts'
+import { importHandlers } from './catalogue/import-handlers.ts'
+import { labKeepingHandlers } from './catalogue/lab-keeping-handlers.ts'
+import { packageKeepingHandlers } from './catalogue/package-keeping-handlers.ts'
+import { partyKeepingHandlers } from './catalogue/party-keeping-handlers.ts'
+import { partyPriceHandlers } from './catalogue/party-price-handlers.ts'
+import { testKeepingHandlers } from './catalogue/test-keeping-handlers.ts'
+import { billHandlers } from './billing/bill-handlers.ts'
 import type { Clock } from './clock.ts'
+import { bookingHandlers } from './crm/booking-handlers.ts'
+import { phlebotomistHandlers } from './crm/phlebotomist-handlers.ts'
+import { staffEntryHandlers } from './crm/staff-entry-handlers.ts'
 import { crmKeepingHandlers } from './crm/crm-keeping-handlers.ts'
 import { entryHandlers } from './crm/entry-handlers.ts'
 import type { Keys } from './crypto.ts'
+import { deliveryLogHandlers } from './deliveries/delivery-log-handlers.ts'
+import { deliveryLogOperatorHandlers } from './deliveries/delivery-log-operator-handlers.ts'
+import { recoveryHandlers } from './deliveries/recovery-handlers.ts'
+import { recoveryOperatorHandlers } from './deliveries/recovery-operator-handlers.ts'
+import type { HintKind } from './events/daemon-hints.ts'
 import type { operations as ClientContract } from './generated/client.ts'
 import type { operations as OperatorContract } from './generated/operator.ts'
 import type { Idempotency } from './idempotency/idempotency.ts'
+import { messageHandlers } from './messages/message-handlers.ts'
+import { staffMessageHandlers } from './messages/staff-message-handlers.ts'
 import { loginHandlers } from './patients/login-handlers.ts'
+import { otpLockHandlers } from './patients/otp-lock-handlers.ts'
 import type { PatientSession } from './patients/patient-authentication.ts'
+import { patientKeepingHandlers } from './patients/patient-keeping-handlers.ts'
 import type { PatientTokens } from './patients/patient-token.ts'
 import { reportHandlers } from './patients/report-handlers.ts'
 import type { SmsSender } from './patients/sms-sender.ts'
+import { billReportHandlers } from './reports/bill-report-handlers.ts'
+import type { ReportStore, StoredFile } from './reports/report-store.ts'
+import { sandboxHandlers } from './sandbox/sandbox-handlers.ts'
 import type { AddressPolicy } from './webhooks/endpoint-address.ts'
 import { deactivatedWebhookHandlers } from './webhooks/deactivated-webhook-handlers.ts'
+import { failingWebhookHandlers } from './webhooks/failing-webhook-handlers.ts'
 import { webhookCareHandlers } from './webhooks/webhook-care-handlers.ts'
 import { webhookHandlers } from './webhooks/webhook-handlers.ts'
+import { webhookKeepingHandlers } from './webhooks/webhook-keeping-handlers.ts'
 
 /** What handlers work with. */
 export interface HandlerDeps {
@@ -41,11 +67,17 @@ export interface HandlerDeps {
   smsSender: SmsSender
   /** What integrators call this service by, without a slash at the end; known once it listens. */
   baseUrl: () => string
+  reportStore: ReportStore
   /** Where deliveries may go. */
   addressPolicy: AddressPolicy
-  /** Tells the daemons that an event was committed. For speed only: nothing depends on it. */
-  hint: () => void
+  /** Tells the daemons that an event, or what else is named, was committed. For speed only: nothing depends on it. */
+  hint: (kind?: HintKind) => void
 }
+
+/** Where the contract takes a file instead of JSON. */
+type FileOf<Operation> = Operation extends { requestBody: { content: { 'application/pdf': unknown } } }
+  ? { file: StoredFile }
+  : unknown
 
 type JsonOf<T> = T extends { content: { 'application/json': infer Body } } ? Body : never
 /** Of a body that may be left out every field may be, so that `{}` stands for it. */
@@ -102,7 +134,7 @@ export type PatientHandler<Id extends ClientId> = (
 
 /** Called by the lab's own systems. */
 export type OperatorHandler<Id extends keyof OperatorContract> = (
-  call: Call<OperatorContract[Id]> & { operator: OperatorKey; audit: Audit },
+  call: Call<OperatorContract[Id]> & FileOf<OperatorContract[Id]> & { operator: OperatorKey; audit: Audit },
 ) => Promise<ReplyOf<OperatorContract[Id]>>
 
 type ClientHandlers = {
@@ -124,9 +156,12 @@ export function clientOperations(deps: HandlerDeps): Handlers {
     ...webhookHandlers(deps),
     ...deactivatedWebhookHandlers(deps),
     ...webhookCareHandlers(deps),
+    ...deliveryLogHandlers(deps),
+    ...recoveryHandlers(deps),
     ...preBookingHandlers(deps),
     ...loginHandlers(deps),
     ...reportHandlers(deps),
+    ...sandboxHandlers(deps),
   }
   return withCaller(handlers, ({ security, ...call }) => ({
     ...call,
@@ -137,10 +172,31 @@ export function clientOperations(deps: HandlerDeps): Handlers {
 
 export function operatorOperations(deps: HandlerDeps): Handlers {
   const handlers: OperatorHandlers = {
+    ...operatorKeyHandlers(deps),
     ...accountHandlers(deps),
-    ...catalogueKeepingHandlers(deps),
+    ...clientSecretHandlers(deps),
+    ...labKeepingHandlers(deps),
+    ...partyKeepingHandlers(deps),
+    ...auditHandlers(deps),
+    ...patientKeepingHandlers(deps),
+    ...webhookKeepingHandlers(deps),
+    ...testKeepingHandlers(deps),
+    ...packageKeepingHandlers(deps),
+    ...partyPriceHandlers(deps),
+    ...importHandlers(deps),
     ...billingKeepingHandlers(deps),
     ...crmKeepingHandlers(deps),
+    ...phlebotomistHandlers(deps),
+    ...staffEntryHandlers(deps),
+    ...bookingHandlers(deps),
+    ...billHandlers(deps),
+    ...billReportHandlers(deps),
+    ...staffMessageHandlers(deps),
+    ...otpLockHandlers(deps),
+    ...deliveryLogOperatorHandlers(deps),
+    ...recoveryOperatorHandlers(deps),
+    ...failingWebhookHandlers(deps),
+    ...messageHandlers(deps),
   }
   return withCaller(handlers, (call, operationId) => {
     const operator = call.security.operatorKey as OperatorKey

@@ -4,11 +4,19 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { badRequest, clipped, DomainError } from './errors.ts'
+import { findRepeatedName } from './repeated-names.ts'
 
 const MAX_BYTES = 256 * 1024
 const MAX_NESTING = 32
 const MAX_ITEMS = 100
 const MAX_CHARACTERS = 4096
+
+/** The one field whose names the caller chooses: in it an unknown one is refused, not ignored. */
+const NAMED_BY_CALLER = 'customFields'
+
+/** Parameters say nothing of JSON (RFC 8259 11), but for a charset that is not its own. */
+const JSON_TYPE = /^application\/json[ \t]*(;[^,]*)?$/i
+const OTHER_CHARSET = /;[ \t]*charset[ \t]*=(?![ \t]*("utf-?8"|utf-?8)[ \t]*(;|$))/i
 
 export type JsonObject = Record<string, unknown>
 
@@ -17,11 +25,14 @@ export type JsonObject = Record<string, unknown>
  */
 export async function readJsonBody(request: IncomingMessage): Promise<JsonObject> {
   requireJson(request)
-  const body = parseJson(await readBytes(request))
+  const text = decode(await readBytes(request))
+  const body = parseJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw badRequest('the body must be a JSON object')
   }
   requireWithinLimits(body, '', 1)
+  const repeated = findRepeatedName(text)
+  if (repeated !== undefined) throw fault(clipped(repeated), 'must be there only once')
   return body as JsonObject
 }
 
@@ -32,21 +43,31 @@ export function hasBody(request: IncomingMessage): boolean {
 
 function requireJson(request: IncomingMessage): void {
   const contentType = request.headers['content-type'] ?? ''
-  const isJson = /^application\/json[ \t]*(;[ \t]*(charset="?utf-8"?)?[ \t]*)?$/i.test(contentType)
-  if (!isJson) {
-    throw new DomainError(
-      'unsupported_media_type',
-      'unsupported_media_type',
-      'the content type must be application/json',
-    )
+  const isJson = JSON_TYPE.test(contentType) && !OTHER_CHARSET.test(contentType)
+  if (!isJson) throw unsupportedMediaType('the content type must be application/json')
+  requireIdentity(request)
+}
+
+/** @throws 415 for another content type, or one with parameters */
+export function requireMediaType(request: IncomingMessage, mediaType: string): void {
+  if (request.headers['content-type']?.trim().toLowerCase() !== mediaType) {
+    throw unsupportedMediaType(`the content type must be ${mediaType}`)
   }
+  requireIdentity(request)
+}
+
+function requireIdentity(request: IncomingMessage): void {
   if ((request.headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity') {
-    throw new DomainError(
-      'unsupported_media_type',
-      'unsupported_media_type',
-      'the body must not have a Content-Encoding',
-    )
+    throw unsupportedMediaType('the body must not have a Content-Encoding')
   }
+  // Node takes the chunks apart, and leaves to us what else was done to the body.
+  if ((request.headers['transfer-encoding'] ?? 'chunked').toLowerCase() !== 'chunked') {
+    throw unsupportedMediaType('the body must not have a Transfer-Encoding but chunked')
+  }
+}
+
+function unsupportedMediaType(details: string): DomainError {
+  return new DomainError('unsupported_media_type', 'unsupported_media_type', details)
 }
 
 async function readBytes(request: IncomingMessage): Promise<Buffer> {
@@ -76,13 +97,15 @@ function cutShort(): DomainError {
   return badRequest('the body ended early')
 }
 
-function parseJson(bytes: Buffer): unknown {
-  let text: string
+function decode(bytes: Buffer): string {
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     throw badRequest('the body is not valid UTF-8', 'malformed_json')
   }
+}
+
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -108,9 +131,14 @@ function requireWithinLimits(value: unknown, path: string, depth: number): void 
       if (value.length > MAX_ITEMS) throw fault(path, `must have at most ${MAX_ITEMS} items`)
       value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1))
     } else {
-      if (Object.hasOwn(value, '__proto__')) delete (value as JsonObject)['__proto__']
+      if (Object.hasOwn(value, '__proto__')) {
+        if (path === NAMED_BY_CALLER) throw fault(`${path}.__proto__`, 'is unknown')
+        delete (value as JsonObject)['__proto__']
+      }
       for (const [key, item] of Object.entries(value)) {
-        requireWithinLimits(item, path === '' ? clipped(key) : `${path}.${clipped(key)}`, depth + 1)
+        const inner = path === '' ? clipped(key) : `${path}.${clipped(key)}`
+        requireText(key, inner)
+        requireWithinLimits(item, inner, depth + 1)
       }
     }
   }
@@ -122,6 +150,8 @@ function requireText(value: string, path: string): void {
     throw fault(path, `must have at most ${MAX_CHARACTERS} characters`)
   }
   if (!value.isWellFormed()) throw fault(path, 'must be valid Unicode, it has half a surrogate pair')
+  // No text of a person has it, and much of what reads our rows and mails ends a text there.
+  if (value.includes('\0')) throw fault(path, 'must not contain the character U+0000')
 }
 
 function fault(path: string, message: string): DomainError {

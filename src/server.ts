@@ -14,7 +14,14 @@ import { createHttpServer, drain, listen, urlOf } from './http-server.ts'
 import { createLogger, type Logger } from './logger.ts'
 import { createSmsGateway } from './patients/sms-gateway.ts'
 import { SmsSender } from './patients/sms-sender.ts'
+import { openReportStore } from './reports/report-store.ts'
+import { startReportSweep } from './reports/report-sweep.ts'
+import { registerPools } from './metrics-database.ts'
+import { RequestCounts } from './metrics-requests.ts'
+import { createMetricsServer } from './metrics-server.ts'
+import { createProcessMetrics, ProcessCounts } from './metrics.ts'
 import { Readiness } from './readiness.ts'
+import { referenceDirOf } from './reference-pages.ts'
 import { VERSION } from './version.ts'
 import { createAddressPolicy } from './webhooks/endpoint-address.ts'
 
@@ -26,7 +33,8 @@ async function main(): Promise<void> {
   const logger = createLogger('api', config.logLevel)
   const database = connectDatabase(config.mysqlUrl)
   const clock = new DatabaseClock()
-  await reachDatabase(database, clock, logger)
+  const counts = new ProcessCounts()
+  await reachDatabase(database, clock, logger, counts)
 
   const readiness = new Readiness(database.knex)
   await readiness.start()
@@ -35,20 +43,25 @@ async function main(): Promise<void> {
   const gateway = createSmsGateway({ url: config.smsGatewayUrl, dataDir: config.dataDir, now: () => clock.now() })
   const smsSender = new SmsSender({ knex: database.knex, clock, keys, logger, gateway })
   smsSender.start()
+  const reportStore = openReportStore(config.dataDir, config.reportMaxBytes)
   const deps: Omit<AppDeps, 'serves' | 'baseUrl'> = {
     database,
     clock,
     keys,
     logger,
     smsSender,
-    dataDir: config.dataDir,
+    reportStore,
+    reportMaxBytes: config.reportMaxBytes,
     readiness,
+    referenceDir: referenceDirOf(config.dataDir),
+    requests: new RequestCounts(),
     accessTokenTtlSeconds: config.accessTokenTtlSeconds,
     crmCalls: CRM_CALLS,
     addressPolicy: createAddressPolicy(config.deliveryAllowCidrs),
-    hint: () => hints.send(),
+    hint: (kind) => hints.send(kind),
   }
-  const servers = await startListeners(config, deps)
+  const stopReportSweep = startReportSweep({ ...deps, knex: database.knex })
+  const servers = await startListeners(config, deps, counts)
 
   const stop = async (signal: NodeJS.Signals) => {
     logger.info('api.draining', { signal })
@@ -56,6 +69,7 @@ async function main(): Promise<void> {
     await Promise.all(servers.map((server) => drain(server, DRAIN_LIMIT_MS)))
     hints.close()
     await smsSender.stop()
+    await stopReportSweep()
     clock.stop()
     await database.close().catch(() => {})
     logger.info('api.stopped', { signal })
@@ -74,9 +88,17 @@ function readSettings(): Config {
   }
 }
 
-async function reachDatabase(database: Database, clock: DatabaseClock, logger: Logger): Promise<void> {
+async function reachDatabase(
+  database: Database,
+  clock: DatabaseClock,
+  logger: Logger,
+  counts: ProcessCounts,
+): Promise<void> {
   try {
-    await clock.follow(database.readTimeMs, (jumpMs) => logger.warn('clock.jumped', { jumpMs }))
+    await clock.follow(database.readTimeMs, (jumpMs, from) => {
+      counts.clockJumps += 1
+      logger.warn('clock_jump', { jumpMs, from })
+    })
     if (!(await schemaIsCurrent(database.knex))) fail('the database schema is not current: run make migrate')
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? (error as Error).name
@@ -84,7 +106,11 @@ async function reachDatabase(database: Database, clock: DatabaseClock, logger: L
   }
 }
 
-async function startListeners(config: Config, given: Omit<AppDeps, 'serves' | 'baseUrl'>): Promise<Server[]> {
+async function startListeners(
+  config: Config,
+  given: Omit<AppDeps, 'serves' | 'baseUrl'>,
+  counts: ProcessCounts,
+): Promise<Server[]> {
   let publicPort = config.port
   const deps = { ...given, baseUrl: () => config.publicBaseUrl ?? urlOf(config.host, publicPort) }
   const isSplit = config.operatorPort !== undefined
@@ -92,20 +118,37 @@ async function startListeners(config: Config, given: Omit<AppDeps, 'serves' | 'b
   const servers = [publicServer]
   if (config.operatorPort !== undefined) {
     const operatorServer = createHttpServer(await createApp({ ...deps, serves: { client: false, operator: true } }))
-    const port = await bind(operatorServer, config.operatorPort, config.host, 'OPERATOR_PORT')
+    const port = await bind(operatorServer, config, config.operatorPort, 'OPERATOR_PORT')
     deps.logger.info('api.operator_listening', { host: config.host, port })
     servers.push(operatorServer)
   }
+  if (config.metricsPort !== undefined) servers.push(await startMetrics(config, config.metricsPort, deps, counts))
   // Last, and the sign for whoever started us that everything serves.
-  publicPort = await bind(publicServer, config.port, config.host, 'PORT')
+  publicPort = await bind(publicServer, config, config.port, 'PORT')
   process.stdout.write(`listening ${publicPort}\n`)
   deps.logger.info('api.listening', { host: config.host, port: publicPort, version: VERSION, pid: process.pid })
   return servers
 }
 
-async function bind(server: Server, port: number, host: string, setting: string): Promise<number> {
+/** On loopback alone, whatever HOST is. */
+async function startMetrics(
+  config: Config,
+  metricsPort: number,
+  { requests, database, logger }: Pick<AppDeps, 'requests' | 'database' | 'logger'>,
+  counts: ProcessCounts,
+): Promise<Server> {
+  const metrics = createProcessMetrics(counts)
+  requests.register(metrics)
+  registerPools(metrics, database)
+  const server = createMetricsServer(metrics, logger)
+  const port = await bind(server, { ...config, host: '127.0.0.1' }, metricsPort, 'METRICS_PORT')
+  logger.info('api.metrics_listening', { host: '127.0.0.1', port })
+  return server
+}
+
+async function bind(server: Server, { host, reusePort }: Config, port: number, setting: string): Promise<number> {
   try {
-    return await listen(server, port, host)
+    return await listen(server, port, host, reusePort)
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
     const reason = code === 'EADDRINUSE' ? 'is taken' : `can't be used (${code})`

@@ -42,20 +42,25 @@ export function faultsOf(errors: ErrorObject[]): FieldFault[] {
   for (const error of inner.length > 0 ? inner : errors) {
     const field = fieldOf(error) || 'body'
     const choice = fieldsToChooseFrom(error)
-    const message =
-      choice.length > 0 ? `must have an item in at least one of ${choice.join(', ')}` : complaint(error, field)
+    const message = choice.length > 0 ? choiceComplaint(error, choice) : complaint(error, field)
     faults.set(`${field} ${message}`, { field, message })
   }
   return [...faults.values()].slice(0, MAX_FAULTS)
 }
 
-/** Of an `anyOf` that only asks for one of several fields: those fields, so that none of them is called required. */
+/** Of an `anyOf` or `oneOf` that only asks for one of several fields: those fields, so that none of them is called required. */
 function fieldsToChooseFrom({ keyword, schema }: ErrorObject): string[] {
-  if (keyword !== 'anyOf' || !Array.isArray(schema)) return []
+  if ((keyword !== 'anyOf' && keyword !== 'oneOf') || !Array.isArray(schema)) return []
   const fields = schema.map((branch: { required?: string[] }) =>
     branch.required?.length === 1 ? branch.required[0] : '',
   )
   return fields.every(Boolean) ? (fields as string[]) : []
+}
+
+function choiceComplaint({ keyword }: ErrorObject, choice: string[]): string {
+  return keyword === 'oneOf'
+    ? `must have exactly one of ${choice.join(', ')}`
+    : `must have an item in at least one of ${choice.join(', ')}`
 }
 
 /** A format says in words what the pattern beside it says in signs. */
@@ -76,7 +81,7 @@ function fieldOf({ instancePath, keyword, params }: ErrorObject): string {
   return path.map(clipped).join('.')
 }
 
-function complaint({ keyword, params, message, data }: ErrorObject, field: string): string {
+function complaint({ keyword, params, message, data, parentSchema }: ErrorObject, field: string): string {
   switch (keyword) {
     case 'required':
       return 'is required'
@@ -92,7 +97,9 @@ function complaint({ keyword, params, message, data }: ErrorObject, field: strin
     case 'const':
       return `must be ${JSON.stringify(params.allowedValue)}`
     case 'pattern':
-      return patternComplaint(params.pattern)
+      return FORMATS[parentSchema?.format]
+        ? `must be ${FORMATS[parentSchema?.format]}`
+        : patternComplaint(params.pattern)
     case 'format':
       return `must be ${FORMATS[params.format] ?? `a valid ${params.format}`}`
     case 'minLength':

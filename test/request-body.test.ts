@@ -80,18 +80,54 @@ describe('the body', () => {
     expect(({} as Record<string, unknown>).polluted).toBeUndefined()
   })
 
-  test.each(['application/json', 'application/json; charset=utf-8', 'Application/JSON;charset="UTF-8"'])(
-    'is taken as %s',
-    async (contentType) => {
-      const answer = await createLead({ body: leadBody(lab), headers: { 'content-type': contentType } })
-      expect(answer.status).toBe(200)
-    },
-  )
+  test.each([
+    ['first_name', (text: string) => text.replace('{', '{"first_name":"Asha",')],
+    ['first_name', (text: string) => text.replace('{', '{"first\\u005fname":"Bela",')],
+    ['unknown', (text: string) => text.replace('{', '{"unknown":1,"unknown":1,')],
+    ['a', (text: string) => text.replace('{', '{"unknown":[{},{"b":{"a":"}","c":2,"a":[]}}],')],
+  ])('is 400 when a field is there twice, whatever it says: %s', async (field, spoil) => {
+    const answer = await createLead({ rawBody: spoil(JSON.stringify(leadBody(lab))) })
+    expect([answer.status, answer.body.error.fields]).toEqual([400, [{ field, message: 'must be there only once' }]])
+  })
+
+  test.each([
+    ['last_name', { last_name: 'a\0b' }],
+    ['a\ufffdb', { 'a\0b': 1 }],
+    ['unknown.1', { unknown: ['a', '\0'] }],
+  ])('is 400 with U+0000 in %s', async (field, fields) => {
+    const answer = await createLead({ body: leadBody(lab, fields) })
+    expect([answer.status, answer.body.error.fields?.[0].field]).toEqual([400, field])
+  })
+
+  test('is 400 when customFields has __proto__, which is no custom field', async () => {
+    const rawBody = JSON.stringify(leadBody(lab)).replace('}', ',"customFields":{"__proto__":{"polluted":1}}}')
+    const answer = await createLead({ rawBody })
+    expect([answer.status, answer.body.error.fields]).toEqual([
+      400,
+      [{ field: 'customFields.__proto__', message: 'is unknown' }],
+    ])
+  })
+
+  test.each([
+    'application/json',
+    'application/json; charset=utf-8',
+    'Application/JSON;charset="UTF-8"',
+    'application/json; charset=utf8',
+    'application/json; profile="x"',
+    'application/json;',
+  ])('is taken as %s', async (contentType) => {
+    const answer = await createLead({ body: leadBody(lab), headers: { 'content-type': contentType } })
+    expect(answer.status).toBe(200)
+  })
 
   test.each([
     ['content-type', 'text/plain'],
     ['content-type', 'application/x-www-form-urlencoded'],
     ['content-type', 'application/json; charset=utf-16'],
+    ['content-type', 'application/json; version=1; charset=latin1'],
+    ['content-type', 'application/json; charset="utf-8x"'],
+    ['content-type', 'application/json, application/json'],
+    ['content-type', 'application/jsonx'],
     ['content-type', ''],
     ['content-encoding', 'gzip'],
   ])('is 415 with %s: %s', async (name, value) => {

@@ -9,7 +9,8 @@ import { badRequest, conflict, DomainError, type ErrorExtras, type ErrorKind } f
 /** Those whose handlers claim the key and record the answer in their own transaction. */
 const IDEMPOTENT_OPERATIONS = new Set(['subscribeWebhook', 'createEntry', 'createPreBooking'])
 
-const KEPT_MS = 24 * 60 * 60 * 1000
+/** How long a key stands for its first answer. */
+export const KEPT_MS = 24 * 60 * 60 * 1000
 
 /** The first request has 4 s for the database and mostly needs a few milliseconds. */
 const RETRY_AFTER_SECONDS = 1
