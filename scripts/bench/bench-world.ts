@@ -15,18 +15,22 @@ import { DatabaseClock, processClock } from '../../src/clock.ts'
 import { deriveKeys, seal } from '../../src/crypto.ts'
 import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
-import { insertWebhook } from '../../src/webhooks/webhooks-repository.ts'
+import { claimWebhook, insertWebhook, recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
 import { makeSureOfDevTls, type DevTls } from '../dev-tls.ts'
 import { startLocalDatabase, type LocalDatabase } from '../local-database.ts'
 import { BODY_BYTES } from './sizes.ts'
 
 const ROWS_A_STATEMENT = 1000
+const COPIES_A_STATEMENT = 50_000
 
 export interface Counts {
   receipts: number
   doubled: number
   firstAtMs: number
   lastAtMs: number
+  /** Of `/busy/…`. */
+  busyReceipts: number
+  lastBusyAtMs: number
   delays: number[]
 }
 
@@ -42,7 +46,17 @@ export class BenchWorld {
   readonly #labId = newId(1)
   readonly #accountId = newId(2)
 
-  private constructor(folder: string, server: LocalDatabase, tls: DevTls, receiver: ChildProcess, port: number) {
+  readonly #profileDir: string | undefined
+
+  private constructor(
+    folder: string,
+    server: LocalDatabase,
+    tls: DevTls,
+    receiver: ChildProcess,
+    port: number,
+    profileDir?: string,
+  ) {
+    this.#profileDir = profileDir
     this.#folder = folder
     this.#server = server
     this.tls = tls
@@ -51,14 +65,15 @@ export class BenchWorld {
     this.database = connectDatabase(server.mysqlUrl)
   }
 
-  static async open(): Promise<BenchWorld> {
+  /** @param profileDir where each daemon leaves a CPU profile */
+  static async open(profileDir?: string): Promise<BenchWorld> {
     const folder = mkdtempSync(join(tmpdir(), 'lis-bench-'))
     const server = await startLocalDatabase({ dataDir: folder, redoLogMb: 512, bufferPoolMb: 1024 })
     await migrate(server.mysqlUrl, createLogger('migrate', 'warn'))
     const tls = await makeSureOfDevTls(folder, processClock.nowMs())
     const receiver = fork(join(import.meta.dirname, 'receiver-process.ts'), [tls.certificateFile, tls.keyFile])
     const [{ port }] = (await once(receiver, 'message')) as [{ port: number }]
-    const world = new BenchWorld(folder, server, tls, receiver, port)
+    const world = new BenchWorld(folder, server, tls, receiver, port, profileDir)
     await world.clock.follow(world.database.readTimeMs, () => {})
     return world
   }
@@ -71,14 +86,25 @@ export class BenchWorld {
     rmSync(this.#folder, { recursive: true, force: true })
   }
 
-  async counts(): Promise<Counts> {
+  /** @param delays also those, which are many */
+  async counts(delays = false): Promise<Counts> {
     const answer = once(this.#receiver, 'message')
-    this.#receiver.send({ count: true })
+    this.#receiver.send({ count: true, ...(delays ? { delays } : {}) })
     return ((await answer) as [{ counts: Counts }])[0].counts
   }
 
-  resetReceiver(): void {
+  /** Resolves when it counts from 0. */
+  async resetReceiver(): Promise<void> {
     this.#receiver.send({ reset: true })
+    await this.counts()
+  }
+
+  get receiverPid(): number {
+    return this.#receiver.pid!
+  }
+
+  get databasePid(): number {
+    return this.#server.pid
   }
 
   url(path: string): string {
@@ -87,24 +113,25 @@ export class BenchWorld {
 
   /** Everything of an earlier row goes. */
   async clear(): Promise<void> {
-    for (const table of ['delivery_queue', 'deliveries', 'attempts', 'events', 'event_bodies', 'unrouted_events', 'lanes', 'webhooks', 'webhook_events', 'webhook_secrets']) {
+    for (const table of ['delivery_queue', 'deliveries', 'attempts', 'events', 'event_bodies', 'unrouted_events', 'lanes', 'webhooks', 'webhook_events', 'webhook_secrets', 'daemons']) {
       await this.database.knex.raw('TRUNCATE TABLE ??', [table])
     } // prettier-ignore
-    this.resetReceiver()
+    await this.resetReceiver()
   }
 
-  async addWebhooks(endpoints: string[]): Promise<string[]> {
+  /** @param labIds one for each; all of one lab where left out */
+  async addWebhooks(endpoints: string[], labIds?: string[]): Promise<string[]> {
     const keys = deriveKeys(this.#secretsKey)
     const now = this.clock.now()
     const ids: string[] = []
     await this.database.knex.transaction(async (trx) => {
-      for (const endpoint of endpoints) {
+      for (const [n, endpoint] of endpoints.entries()) {
         const id = newId(now.getTime())
         ids.push(id)
         const webhook = {
           id,
           accountId: this.#accountId,
-          labId: this.#labId,
+          labId: labIds?.[n] ?? this.#labId,
           corporateId: null,
           organizationId: null,
           endpoint,
@@ -118,12 +145,15 @@ export class BenchWorld {
     return ids
   }
 
-  /** Events as the API records them; `unrouted`: they wait for their fan-out. */
-  async addEvents(count: number, unrouted: boolean): Promise<string[]> {
+  /**
+   * Events as the API records them; `unrouted`: they wait for their fan-out.
+   * @param atMs the time in the body, from which the receiver measures; now where left out
+   */
+  async addEvents(count: number, unrouted: boolean, labId = this.#labId, atMs?: number): Promise<string[]> {
     const ids = Array.from({ length: count }, () => newId(this.clock.nowMs()))
     for (let from = 0; from < count; from += ROWS_A_STATEMENT) {
       const part = ids.slice(from, from + ROWS_A_STATEMENT)
-      const recordedAtMs = performance.timeOrigin + performance.now()
+      const recordedAtMs = atMs ?? performance.timeOrigin + performance.now()
       const body = Buffer.from(
         JSON.stringify({ recordedAtMs, pad: '' }).replace('""', `"${'x'.repeat(BODY_BYTES - 50)}"`),
       )
@@ -131,7 +161,7 @@ export class BenchWorld {
         send([
           {
             sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id) VALUES ${part.map(() => "(?, ?, ?, 'lead.created', UTC_TIMESTAMP(6), ?)").join(',')}`,
-            values: part.flatMap((id) => [id, this.#accountId, this.#labId, id]),
+            values: part.flatMap((id) => [id, this.#accountId, labId, id]),
           },
           { sql: 'INSERT INTO event_bodies (event_id, body) VALUES ?', values: [part.map((id) => [id, body])] },
           ...(unrouted
@@ -144,9 +174,9 @@ export class BenchWorld {
     return ids
   }
 
-  /** A fanned-out backlog: each event for one webhook, taking turns. */
+  /** A fanned-out backlog: each event for one webhook, taking turns. No lane is due for it yet. */
   async addBacklog(webhookIds: string[], eventIds: string[]): Promise<void> {
-    const dueAt = new Date(this.clock.nowMs() - 1000)
+    const dueAt = this.clock.now()
     for (let from = 0; from < eventIds.length; from += ROWS_A_STATEMENT) {
       const rows = eventIds
         .slice(from, from + ROWS_A_STATEMENT)
@@ -161,11 +191,46 @@ export class BenchWorld {
         ]),
       )
     }
-    await this.database.knex('lanes').whereIn('webhook_id', webhookIds).update({ due_at: dueAt })
   }
 
-  async startDaemon(): Promise<ChildProcess> {
-    const child = spawn(process.execPath, ['daemon/main.ts'], {
+  /** So many due copies of one webhook, written by the server itself; their bodies are as small as can be. */
+  async addWaitingCopies(webhookId: string, copies: number): Promise<void> {
+    const { knex } = this.database
+    const dueAt = this.clock.now()
+    for (let from = 0; from < copies; from += COPIES_A_STATEMENT) {
+      const until = Math.min(copies, from + COPIES_A_STATEMENT) - 1
+      const ids = `WITH RECURSIVE n (n) AS (SELECT ${from} UNION ALL SELECT n + 1 FROM n WHERE n < ${until})
+        SELECT CONCAT('0waiting', LPAD(n, 18, '0')) AS id FROM n`
+      // The servers take different words for the depth; both let a session raise it.
+      await knex.transaction(async (trx) => {
+        const [[row]] = await trx.raw('SELECT VERSION() AS version')
+        const depth = /mariadb/i.test(row.version) ? 'max_recursive_iterations' : 'cte_max_recursion_depth'
+        await trx.raw(`SET SESSION ${depth} = ${COPIES_A_STATEMENT}`)
+        await trx.raw(`INSERT INTO event_bodies (event_id, body) SELECT x.id, '{}' FROM (${ids}) x`)
+        await trx.raw(
+          `INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) SELECT ?, ?, x.id, 0, 1 FROM (${ids}) x`,
+          [webhookId, dueAt],
+        )
+      })
+    }
+  }
+
+  /** In the transaction in which the API does it. */
+  async deleteWebhook(webhookId: string): Promise<void> {
+    await this.database.transaction(async (trx) => {
+      const claimed = await claimWebhook(trx, this.#accountId, this.#labId, webhookId, 'whole_lab')
+      if (!claimed) throw new Error('no such webhook')
+      await recordDeletion(trx, webhookId, this.clock.now())
+    })
+  }
+
+  async makeDue(webhookIds: string[]): Promise<void> {
+    await this.database.knex('lanes').whereIn('webhook_id', webhookIds).update({ due_at: this.clock.now() })
+  }
+
+  async startDaemon(env: Record<string, string> = {}): Promise<ChildProcess> {
+    const profile = this.#profileDir ? ['--cpu-prof', `--cpu-prof-dir=${this.#profileDir}`] : []
+    const child = spawn(process.execPath, [...profile, 'daemon/main.ts'], {
       env: {
         ...process.env,
         NODE_ENV: 'development',
@@ -176,31 +241,37 @@ export class BenchWorld {
         DAEMON_PORT: '0',
         DELIVERY_CA_FILE: this.tls.caFile,
         LOG_LEVEL: 'warn',
+        ...env,
       },
       stdio: ['ignore', 'pipe', 'inherit'],
     })
-    await once(child.stdout!, 'data')
+    await new Promise<void>((resolve, reject) => {
+      child.stdout!.once('data', () => resolve())
+      child.once('exit', (code) => reject(new Error(`the daemon ended with ${code}`)))
+    })
     return child
   }
 
   async stopDaemon(child: ChildProcess): Promise<void> {
+    if (child.exitCode !== null || child.signalCode !== null) throw new Error('the daemon ended by itself')
     const ended = once(child, 'exit')
     child.kill('SIGTERM')
     await ended
   }
 
   /** Requests per second that plain `request` reaches with that many in flight. */
-  async rawRate(requests: number, inFlight: number): Promise<number> {
+  async rawRate(requests: number, inFlight: number, warmUp: number): Promise<{ rate: number; cpuUs: number }> {
     const args = [
       join(import.meta.dirname, 'raw-process.ts'),
       this.url('ok/raw'),
       this.tls.caFile,
       String(requests),
       String(inFlight),
+      String(warmUp),
     ]
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
     const [output] = await once(child.stdout!, 'data')
-    return Number(String(output))
+    return JSON.parse(String(output))
   }
 }
 

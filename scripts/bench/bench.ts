@@ -1,168 +1,128 @@
 /**
  * `make bench-quick`: what the delivery engine reaches, each row beside the machine's own limit measured in the same run.
  * Receipts are counted at the receiver: the run fails when one is missing or came twice. Writes `bench.json` in DATA_DIR.
+ *
+ * `--rows name,name`: only these. `--runs n`: of each row, 3 by default. `--profile folder`: a CPU profile of each daemon.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { cpus } from 'node:os'
 import { join } from 'node:path'
-import { monotonicMs } from '../../src/clock.ts'
+import { parseArgs } from 'node:util'
 import { loadEnvFile, readConfig } from '../../src/config.ts'
-import { routeEvents } from '../../src/events/event-routing.ts'
-import { BenchWorld, cpuSeconds } from './bench-world.ts'
+import { BenchWorld } from './bench-world.ts'
+import { deliverBacklog, sendPlain, type DeliveryRun, type DeliveryShape, type PlainRun } from './delivery-bench.ts'
+import { fanOutRate, idleShare } from './engine-bench.ts'
+
+interface Run {
+  value: number
+  /** CPU time a delivery of each process, in microseconds. */
+  costUs?: DeliveryRun['costUs']
+  /** What plain `request` reached just before. */
+  plain?: PlainRun
+}
 
 interface Row {
   name: string
   unit: string
-  limit: number | null
-  values: number[]
+  runs: Run[]
 }
 
-const RUNS = 3
-const DRAIN_TIMEOUT_MS = 120_000
-const BACKLOG = 20_000
-const rows: Row[] = []
+const DEFAULT_RUNS = 3
+const MEASURED = 40_000
 
 function median(values: number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!
 }
 
-function must(condition: unknown, message: string): asserts condition {
-  if (!condition) throw new Error(message)
+function sum(costs: Record<string, number>): number {
+  return Object.values(costs).reduce((total, cost) => total + cost, 0)
 }
 
-/** Waits until the queue is empty: every receipt is recorded durably. @returns the monotonic time of that */
-async function drained(world: BenchWorld): Promise<number> {
-  const untilMs = monotonicMs() + DRAIN_TIMEOUT_MS
-  for (;;) {
-    if (!(await world.database.knex('delivery_queue').first('event_id'))) return monotonicMs()
-    must(monotonicMs() < untilMs, 'the backlog was not delivered in time')
-    await new Promise((resolve) => setTimeout(resolve, 5))
+/** @param inFlight of the plain requests; undefined: no limit to compare with */
+async function delivery(world: BenchWorld, shape: DeliveryShape, inFlight?: number): Promise<Run> {
+  const plain = inFlight === undefined ? {} : { plain: await sendPlain(world, MEASURED, inFlight) }
+  const { rate, costUs } = await deliverBacklog(world, shape)
+  return { value: rate, costUs, ...plain }
+}
+
+/** In flight at once: what one webhook may have (DELIVERY_MAX_IN_FLIGHT), and what a daemon keeps busy with 200 of them. */
+const ROWS: Record<string, { unit: string; run: (world: BenchWorld) => Promise<Run> }> = {
+  delivery_one_webhook: { unit: '1/s', run: (world) => delivery(world, { webhooks: 1, deliveries: MEASURED }, 10) },
+  delivery_200_webhooks: { unit: '1/s', run: (world) => delivery(world, { webhooks: 200, deliveries: MEASURED }, 128) },
+  backlog_10k: { unit: '1/s', run: (world) => delivery(world, { webhooks: 200, deliveries: 10_000 }) },
+  backlog_100k: { unit: '1/s', run: (world) => delivery(world, { webhooks: 200, deliveries: 100_000 }) },
+  fan_out: { unit: '1/s', run: async (world) => ({ value: await fanOutRate(world) }) },
+  idle_10k: { unit: '% of a core', run: async (world) => ({ value: await idleShare(world, 10_000) }) },
+}
+
+function report({ name, unit, runs }: Row) {
+  const values = runs.map(({ value }) => value)
+  // Of each pair: the two were measured within seconds, so that what else the machine does falls on both.
+  const pairs = runs.flatMap(({ value, costUs, plain }) => (plain && costUs ? [{ value, costUs, plain }] : []))
+  const medianOf = (numbers: number[]) => (numbers.length > 0 ? median(numbers) : null)
+  return {
+    name,
+    value: median(values),
+    unit,
+    limit: medianOf(pairs.map(({ plain }) => plain.rate)),
+    ratio: medianOf(pairs.map(({ value, plain }) => value / plain.rate)),
+    min: Math.min(...values),
+    max: Math.max(...values),
+    runs: values.length,
+    // CPU time of all processes together: what the rates come to where nothing else runs and no core is ever idle.
+    cpuRatio: medianOf(pairs.map(({ costUs, plain }) => sum(plain.costUs) / sum(costUs))),
+    plainCostUs: pairs[0]?.plain.costUs ?? null,
+    costUs: runs[0]?.costUs ?? null,
   }
 }
 
-/** Deliveries per second from the first receipt to the last record. */
-async function deliveryRate(world: BenchWorld, webhooks: number, deliveries: number): Promise<number> {
-  await world.clear()
-  const ids = await world.addWebhooks(Array.from({ length: webhooks }, (_, n) => world.url(`ok/${n}`)))
-  await world.addBacklog(ids, await world.addEvents(deliveries, false))
-  const daemon = await world.startDaemon()
-  const endMs = await drained(world)
-  const counts = await world.counts()
-  await world.stopDaemon(daemon)
-  must(
-    counts.receipts === deliveries && counts.doubled === 0,
-    `${counts.receipts} receipts of ${deliveries}, ${counts.doubled} twice`,
-  )
-  return (deliveries / (endMs - counts.firstAtMs)) * 1000
+function costText(costs: Record<string, number> | null): string {
+  return costs ? Object.entries(costs).map(([part, us]) => `${part} ${Math.round(us)}`).join(', ') : '' // prettier-ignore
 }
 
-async function measure(
-  name: string,
-  unit: string,
-  limit: (() => Promise<number>) | null,
-  value: () => Promise<number>,
-): Promise<Row> {
-  const limits: number[] = []
-  const values: number[] = []
-  for (let run = 1; run <= RUNS; run++) {
-    process.stderr.write(`bench: ${name}, run ${run} of ${RUNS} …\n`)
-    if (limit) limits.push(await limit())
-    values.push(await value())
+function print(rows: ReturnType<typeof report>[]): void {
+  console.log(`${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}; CPU in µs each\n`)
+  console.log('| name | median | min | max | unit | raw limit | ratio | CPU ratio | CPU | CPU of raw |')
+  console.log('|---|---|---|---|---|---|---|---|---|---|')
+  for (const row of rows) {
+    const cells = [row.value, row.min, row.max].map((value) => value.toFixed(value < 100 ? 2 : 0))
+    const limits = [row.limit?.toFixed(0) ?? '', row.ratio?.toFixed(2) ?? '', row.cpuRatio?.toFixed(2) ?? '']
+    const costs = [costText(row.costUs), costText(row.plainCostUs)]
+    console.log(`| ${[row.name, ...cells, row.unit, ...limits, ...costs].join(' | ')} |`)
   }
-  const row = { name, unit, limit: limit ? median(limits) : null, values }
-  rows.push(row)
-  return row
-}
-
-async function fanOutRate(world: BenchWorld): Promise<number> {
-  const events = 20_000
-  await world.clear()
-  await world.addWebhooks([world.url('ok/0')])
-  await world.addEvents(events, true)
-  const startedAtMs = monotonicMs()
-  for (let routed = 0; routed < events;)
-    routed += (await routeEvents(world.database.batch, world.clock.now(), 500)).events
-  const rate = (events / (monotonicMs() - startedAtMs)) * 1000
-  const n = (await world.database.knex('delivery_queue').count({ n: '*' }))[0]?.n
-  must(Number(n) === events, `${n} deliveries of ${events}`)
-  return rate
-}
-
-/** The share of a core that an idle daemon takes with so many webhooks, in per cent. */
-async function idleShare(world: BenchWorld, webhooks: number): Promise<number> {
-  const seconds = 5
-  await world.clear()
-  await world.addWebhooks(Array.from({ length: webhooks }, (_, n) => world.url(`ok/${n}`)))
-  const daemon = await world.startDaemon()
-  await new Promise((resolve) => setTimeout(resolve, 1500))
-  const before = await cpuSeconds(daemon.pid!)
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
-  const share = ((await cpuSeconds(daemon.pid!)) - before) / seconds
-  await world.stopDaemon(daemon)
-  return share * 100
-}
-
-function print(): void {
-  console.log('| name | median | min | max | limit | ratio | unit |\n|---|---|---|---|---|---|---|')
-  for (const { name, unit, limit, values } of rows) {
-    const middle = median(values)
-    const cells = [middle, Math.min(...values), Math.max(...values)].map((value) => value.toFixed(value < 100 ? 2 : 0))
-    const ratio = limit === null ? '' : (middle / limit).toFixed(2)
-    console.log(`| ${name} | ${cells.join(' | ')} | ${limit?.toFixed(0) ?? ''} | ${ratio} | ${unit} |`)
-  }
-}
-
-function save(dataDir: string): string {
-  const file = join(dataDir, 'bench.json')
-  const report = rows.map(({ name, unit, limit, values }) => {
-    const value = median(values)
-    return {
-      name,
-      value,
-      unit,
-      limit,
-      ratio: limit === null ? null : value / limit,
-      min: Math.min(...values),
-      max: Math.max(...values),
-      runs: values.length,
-    }
-  })
-  mkdirSync(dataDir, { recursive: true })
-  writeFileSync(file, `${JSON.stringify(report, null, 2)}\n`)
-  return file
+  const [small, large] = ['backlog_10k', 'backlog_100k'].map((name) => rows.find((row) => row.name === name)?.costUs)
+  if (small && large)
+    console.log(`\nbacklog_100k: ${(sum(large) / sum(small)).toFixed(2)} of the CPU time of backlog_10k, each delivery`)
 }
 
 async function main(): Promise<void> {
+  const { values: options } = parseArgs({
+    options: { rows: { type: 'string' }, runs: { type: 'string' }, profile: { type: 'string' } },
+  })
   loadEnvFile()
   const { dataDir } = readConfig()
-  const world = await BenchWorld.open()
+  const names = options.rows?.split(',') ?? Object.keys(ROWS)
+  const unknown = names.find((name) => !ROWS[name])
+  if (unknown) throw new Error(`no row ${unknown}; there are ${Object.keys(ROWS).join(', ')}`)
+  const rows: Row[] = names.map((name) => ({ name, unit: ROWS[name]!.unit, runs: [] }))
+  const world = await BenchWorld.open(options.profile)
   try {
-    await measure(
-      'delivery_one_webhook',
-      '1/s',
-      () => world.rawRate(BACKLOG, 10),
-      () => deliveryRate(world, 1, BACKLOG),
-    )
-    await measure(
-      'delivery_200_webhooks',
-      '1/s',
-      () => world.rawRate(BACKLOG, 64),
-      () => deliveryRate(world, 200, BACKLOG),
-    )
-    await measure('fan_out', '1/s', null, () => fanOutRate(world))
-    const small = await measure('backlog_10k', '1/s', null, () => deliveryRate(world, 200, 10_000))
-    const large = await measure(
-      'backlog_100k',
-      '1/s',
-      () => Promise.resolve(median(small.values)),
-      () => deliveryRate(world, 200, 100_000),
-    )
-    must(large.values.length === RUNS, 'a run is missing')
-    await measure('idle_10k', '% of a core', null, () => idleShare(world, 10_000))
+    // All rows in turn, again and again: a slow minute of the machine falls on every row alike.
+    for (let run = 1; run <= Number(options.runs ?? DEFAULT_RUNS); run++) {
+      for (const row of rows) {
+        process.stderr.write(`bench: ${row.name}, run ${run} …\n`)
+        row.runs.push(await ROWS[row.name]!.run(world))
+      }
+    }
   } finally {
     await world.close()
   }
-  print()
-  console.log(`\nbench: written to ${save(dataDir)}`)
+  const reports = rows.map(report)
+  print(reports)
+  mkdirSync(dataDir, { recursive: true })
+  const file = join(dataDir, 'bench.json')
+  writeFileSync(file, `${JSON.stringify(reports, null, 2)}\n`)
+  console.log(`\nbench: written to ${file}`)
 }
 
 main().then(

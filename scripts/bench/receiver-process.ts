@@ -1,13 +1,15 @@
 /**
  * The receiver of the benchmarks, a process of its own: counts receipts and notices any that comes twice. The first part of
- * a path says how it behaves: `/ok/…` answers at once, `/hang/…` never, `/slow/…` after 9 s.
+ * a path says how it behaves: `/ok/…` answers at once, `/hang/…` never, `/slow/…` after 9 s. `/busy/…` answers at once and is
+ * counted apart.
  *
- * Told over IPC: `{reset: true}`, `{count: true}`. Tells: `{port}`, and to each `count` its counts.
+ * Told over IPC: `{reset: true}`, `{count: true}`, with `delays: true` those as well. Tells: `{port}`, and to each
+ * `count` its counts since the last reset.
  */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { monotonicMs } from '../../src/clock.ts'
+import { machineMs } from './machine-clock.ts'
 
 const SLOW_MS = 9000
 
@@ -17,13 +19,15 @@ let seen = new Set<string>()
 let doubled = 0
 let firstAtMs = 0
 let lastAtMs = 0
+let busyReceipts = 0
+let lastBusyAtMs = 0
 /** From the time in the body (`recordedAtMs`) to the request's head, of healthy paths, in milliseconds. */
 let delays: number[] = []
 
 const server = createServer(
   { cert: readFileSync(certificateFile), key: readFileSync(keyFile) },
   (request, response) => {
-    const atMs = monotonicMs()
+    const atMs = machineMs()
     const wallMs = performance.timeOrigin + performance.now()
     const path = request.url!
     const chunks: Buffer[] = []
@@ -33,6 +37,11 @@ const server = createServer(
       lastAtMs = atMs
       if (path.startsWith('/hang/')) return
       if (path.startsWith('/slow/')) return void setTimeout(() => response.writeHead(200).end(), SLOW_MS)
+      if (path.startsWith('/busy/')) {
+        busyReceipts += 1
+        lastBusyAtMs = atMs
+        return void response.writeHead(204).end()
+      }
       const key = `${path} ${request.headers['webhook-id']}`
       if (seen.has(key)) doubled += 1
       seen.add(key)
@@ -45,13 +54,23 @@ const server = createServer(
 server.keepAliveTimeout = 30_000
 server.listen(0, '127.0.0.1', () => process.send!({ port: (server.address() as AddressInfo).port }))
 
-process.on('message', (message: { reset?: true; count?: true }) => {
+process.on('message', (message: { reset?: true; count?: true; delays?: true }) => {
   if (message.reset) {
     seen = new Set()
     delays = []
-    doubled = firstAtMs = lastAtMs = 0
+    doubled = firstAtMs = lastAtMs = busyReceipts = lastBusyAtMs = 0
   }
   if (message.count)
-    process.send!({ counts: { receipts: seen.size, doubled, firstAtMs, lastAtMs, delays: delays.splice(0) } })
+    process.send!({
+      counts: {
+        receipts: seen.size,
+        doubled,
+        firstAtMs,
+        lastAtMs,
+        busyReceipts,
+        lastBusyAtMs,
+        delays: message.delays ? delays : [],
+      },
+    })
 })
 process.on('disconnect', () => process.exit(0))

@@ -1,0 +1,59 @@
+/**
+ * The negative control of `make bench-neighbours`: a measurement that can't fail proves nothing. Copies the code, takes out
+ * what keeps neighbours apart, and expects the copy to fail.
+ */
+import { spawn } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+
+const COPIED = ['daemon', 'db', 'scripts', 'src', 'openapi', 'package.json']
+
+/** One budget of the same total size, and no webhook is ever slow. */
+const CHANGES: { file: string; from: string; to: string }[] = [
+  {
+    file: 'daemon/request-gates.ts',
+    from: 'healthy: { limit: limits.healthy, inFlight: 0, waiting: new Set() },\n      retry: { limit: limits.retry, inFlight: 0, waiting: new Set() },\n    }',
+    to: 'healthy: { limit: limits.healthy + limits.retry, inFlight: 0, waiting: new Set() },\n      retry: { limit: 0, inFlight: 0, waiting: new Set() },\n    }\n    this.#gates.retry = this.#gates.healthy',
+  },
+  { file: 'daemon/lane.ts', from: 'const SLOW_AFTER_MS = 1000', to: 'const SLOW_AFTER_MS = Infinity' },
+]
+
+/** What one budget is used up by: answers that are good and late. A webhook that fails is held to two requests elsewhere. */
+const MODE = 'slow'
+
+/** @returns whether the copy failed, as it must */
+export async function runControl(args: string[]): Promise<boolean> {
+  const root = resolve(import.meta.dirname, '../..')
+  const copy = mkdtempSync(join(tmpdir(), 'lis-control-'))
+  try {
+    for (const name of COPIED) cpSync(join(root, name), join(copy, name), { recursive: true })
+    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+    for (const { file, from, to } of CHANGES) {
+      const text = readFileSync(join(copy, file), 'utf8')
+      if (text.split(from).length !== 2) throw new Error(`${file} has changed: the control does not fit it any more`)
+      writeFileSync(join(copy, file), text.replace(from, to))
+    }
+    const script = join('scripts', 'bench', 'neighbours.ts')
+    const child = spawn(process.execPath, [script, '--modes', MODE, ...args], {
+      cwd: copy,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let output = ''
+    child.stdout!.on('data', (data: Buffer) => {
+      output += data
+      process.stdout.write(data)
+    })
+    await once(child, 'close')
+    // On a machine that is busy with other things the quiet row misses as well, and then the other says nothing.
+    const proves =
+      /^\| quiet .*\| ok \|$/m.test(output) && new RegExp(`^\\| ${MODE} .*\\| MISSED \\|$`, 'm').test(output)
+    console.log(
+      proves ? '\ncontrol: failed, as it must' : '\ncontrol: it had to fail in this mode, and in this mode alone',
+    )
+    return proves
+  } finally {
+    rmSync(copy, { recursive: true, force: true })
+  }
+}
