@@ -22,7 +22,13 @@ async function start(): Promise<Run[]> {
   scheduler = createScheduler({
     processName: 'test',
     laneJobs: { 'deliver-webhook': job, 'retry-webhook': job },
-    clockJobs: { 'check-webhook-health': idle, 'send-mails': idle },
+    clockJobs: {
+      'check-webhook-health': idle,
+      'purge-expired': idle,
+      'recover-deliveries': idle,
+      'send-mails': idle,
+      'send-messages': idle,
+    },
     log,
   })
   await scheduler.start()

@@ -1,13 +1,11 @@
-import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import type { ChildProcess } from 'node:child_process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
 import { monotonicMs } from '../../src/clock.ts'
 import { publicEventId } from '../../src/ids.ts'
+import { daemonProcesses, exited, type DaemonProcesses } from '../support/daemon-process.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
-import { DeliveryWorld, SECRETS_KEY } from '../support/delivery-world.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
 import { createTestTls } from '../support/tls.ts'
 
 let db: TestDatabase
@@ -15,58 +13,32 @@ let tls: Awaited<ReturnType<typeof createTestTls>>
 let world: DeliveryWorld
 let receiver: HttpsReceiver
 let hold: Promise<void> | undefined
-const folder = mkdtempSync(join(tmpdir(), 'lis-kill-'))
-const children: ChildProcess[] = []
+let daemons: DaemonProcesses
+let last: ChildProcess
 
 beforeAll(async () => {
   tls = await createTestTls()
   db = await openTestDatabase()
   world = await new DeliveryWorld(db.database).open()
+  daemons = daemonProcesses(db.mysqlUrl, tls.caFile)
   receiver = await startHttpsReceiver(tls, async () => {
     await hold
     return { status: 200 }
   })
 })
 afterAll(async () => {
-  for (const child of children) child.kill('SIGKILL')
+  daemons.close()
   await world.close()
   await receiver.close()
   await db.close()
   tls.remove()
-  rmSync(folder, { recursive: true, force: true })
 })
-
-/** A real daemon process, ready to deliver. */
-async function startDaemonProcess(): Promise<ChildProcess> {
-  const child = spawn(process.execPath, ['daemon/main.ts'], {
-    env: {
-      ...process.env,
-      NODE_ENV: 'test',
-      MYSQL_URL: db.mysqlUrl,
-      SECRETS_KEY: SECRETS_KEY.toString('base64'),
-      DATA_DIR: folder,
-      PORT: '0',
-      DAEMON_PORT: '0',
-      DELIVERY_CA_FILE: tls.caFile,
-      LOG_LEVEL: 'error',
-    },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  children.push(child)
-  await new Promise<void>((resolve, reject) => {
-    child.stdout!.on('data', (data: Buffer) => data.includes('listening') && resolve())
-    child.once('exit', (code) => reject(new Error(`the daemon ended with ${code}`)))
-  })
-  return child
-}
-
-const exited = (child: ChildProcess) => new Promise<number | null>((resolve) => child.once('exit', resolve))
 
 test('a killed daemon loses nothing: what was in flight is tried again within 15 s, and nothing else is sent twice', async () => {
   const webhooks = await Promise.all(
     Array.from({ length: 4 }, (_, n) => world.webhook({ endpoint: `${receiver.url}/${n}` })),
   )
-  const first = await startDaemonProcess()
+  const first = await daemons.start()
   const sent: string[] = []
   for (let n = 0; n < 50; n++) sent.push(publicEventId((await world.event()).id))
   await receiver.arrived(webhooks.length * 50)
@@ -86,7 +58,7 @@ test('a killed daemon loses nothing: what was in flight is tried again within 15
   hold = undefined
   release()
 
-  await startDaemonProcess()
+  last = await daemons.start()
   await receiver.arrived(answered + inFlight + webhooks.length * 20, 25_000)
   await world.settled()
   const copies = receiver.requests.map(({ path, headers }) => `${path.slice(1)} ${headers['webhook-id']}`)
@@ -97,7 +69,7 @@ test('a killed daemon loses nothing: what was in flight is tried again within 15
 }, 60_000)
 
 test('a daemon that is told to stop ends with 0, and leaves no lane owned and no row of its own', async () => {
-  const daemon = children.at(-1)!
+  const daemon = last
   for (let n = 0; n < 10; n++) await world.event()
   const ended = exited(daemon)
   daemon.kill('SIGTERM')

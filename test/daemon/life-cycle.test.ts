@@ -97,6 +97,15 @@ describe('a failed attempt', () => {
     expect(await mailRows(webhook.id)).toEqual([])
   })
 
+  test('before 24 hours deletes nobody', async () => {
+    const webhook = await failingFor(23.99)
+    await world.daemon(tls.caFile)
+    await world.event()
+    await until(async () => (await webhookRow(webhook.id)).failed_attempts === 7)
+    expect((await mailRows(webhook.id)).map(({ kind }) => kind)).toEqual(['warning'])
+    expect(await webhookRow(webhook.id)).toMatchObject({ state: 'active' })
+  })
+
   test('at 24 hours deletes: the warning that is missing comes first, waiting copies are discarded, nothing is sent any more', async () => {
     const webhook = await failingFor(24)
     await world.daemon(tls.caFile)

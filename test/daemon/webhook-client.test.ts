@@ -213,6 +213,19 @@ describe('a remote fault is a value', () => {
   })
 })
 
+describe('a connection that is never established', () => {
+  test('ends with its attempt, holds up no other, and is not tried again', async () => {
+    const server = await rawServer(() => {}, false)
+    const outcomes = await Promise.all([postTo(server), postTo(server), postTo(server)])
+    expect(outcomes.map(({ class: kind }) => kind)).toEqual(['timeout', 'timeout', 'timeout'])
+    expect(server.connections).toBe(3)
+    await expect.poll(() => server.sockets.size, { timeout: 5000 }).toBe(0)
+    await postTo(server)
+    await expect.poll(() => server.sockets.size, { timeout: 5000 }).toBe(0)
+    expect(server.connections).toBe(4)
+  })
+})
+
 describe('a kept-alive connection', () => {
   test('carries many requests', async () => {
     const server = await rawServer((socket) => socket.write('HTTP/1.1 204 No Content\r\n\r\n'))

@@ -12,7 +12,7 @@ import { listTests } from '../../src/catalogue/tests-repository.ts'
 import { getCrmSettings } from '../../src/crm/crm-settings-repository.ts'
 import { listTelecallers } from '../../src/crm/telecallers-repository.ts'
 import { hashSecret } from '../../src/crypto.ts'
-import { reportFolder } from '../../src/patients/report-files.ts'
+import { reportFolder } from '../../src/reports/report-store.ts'
 import { listReportsOfContact } from '../../src/patients/reports-repository.ts'
 import { prepareDemoData, writeDemoFile } from '../../scripts/demo-file.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -105,7 +105,7 @@ test('each account has two telecallers, custom fields and a payment gateway', as
   const { knex } = db.database
   for (const name of ACCOUNTS) {
     const { accountId } = (await findClient(knex, demo[name].clientID))!
-    expect((await listTelecallers(knex, accountId)).map(({ active }) => active)).toEqual([true, true])
+    expect((await listTelecallers(knex, accountId, undefined, 10)).map(({ active }) => active)).toEqual([true, true])
     expect(await getCrmSettings(knex, accountId)).toEqual({
       assignStrategy: 'round_robin',
       customFields: ['campaign', 'referralCode'],

@@ -1,0 +1,83 @@
+/**
+ * `make controls`: switches each of the seven guards off in a copy of the code and expects the test that it is shown by to
+ * turn red.
+ *
+ * CONTROLS=3,7 tries only these.
+ */
+import { runBreakages, type Breakage } from './broken-copies.ts'
+
+const GUARDS_TEST = 'test/guards.test.ts'
+
+const CONTROLS: Breakage[] = [
+  {
+    name: 'outbox: the event is committed behind the lead, not with it',
+    file: 'src/crm/entries-repository.ts',
+    edits: [
+      [
+        '      ...recordEventStatements(event),\n      insertNotificationStatement(notification),',
+        "      COMMIT,\n      { sql: 'START TRANSACTION' },\n      ...recordEventStatements(event),\n      insertNotificationStatement(notification),",
+      ],
+    ],
+    tests: ['test/crash-points.test.ts'],
+    only: 'api.after_event',
+  },
+  {
+    name: 'owner check: results are written whoever owns the lane',
+    file: 'src/deliveries/attempts-repository.ts',
+    edits: [['AND owner = ? ORDER BY webhook_id FOR UPDATE', 'AND ? IS NOT NULL ORDER BY webhook_id FOR UPDATE']],
+    tests: [GUARDS_TEST],
+    only: 'has lost its lane',
+  },
+  {
+    name: 'budget of their own: failing and slow webhooks take slots of the healthy',
+    file: 'daemon/lane.ts',
+    edits: [["const gate: GateName = this.#state.failing || slow ? 'retry' : 'healthy'", "const gate: GateName = slow ? 'healthy' : 'healthy'"]],
+    tests: [GUARDS_TEST],
+    only: 'hold up nobody else',
+  },
+  {
+    name: 'unique guard rows: a second one for the day is taken for the first',
+    file: 'src/crm/entries-repository.ts',
+    edits: [["sql: 'INSERT INTO entry_day_guards", "sql: 'INSERT IGNORE INTO entry_day_guards"]],
+    tests: ['test/api-races.test.ts'],
+    only: 'leads with one contact',
+  },
+  {
+    name: 'address filter: every address may be called',
+    file: 'daemon/endpoint-connector.ts',
+    edits: [
+      ['if (isIP(target.hostname) && !options.policy.allows(target.hostname)) callback', 'if (target.hostname === null) callback'],
+      ['addresses.length === 0 || !addresses.every(policy.allows)', 'addresses.length < 0'],
+      ['LOOPBACK.filter(policy.allows)', 'LOOPBACK'],
+    ],
+    tests: ['test/daemon/webhook-client.test.ts'],
+    only: 'literal address that is not opened',
+  },
+  {
+    name: 'byte cap: an answer is read for as long as it comes',
+    file: 'daemon/webhook-client.ts',
+    edits: [['if (this.#bodyBytes > BODY_READ_BYTES) this.#settle()', 'if (this.#bodyBytes < 0) this.#settle()']],
+    tests: [GUARDS_TEST],
+    only: 'answer without an end',
+  },
+  {
+    name: "row lock: a webhook's state is read without its lock",
+    file: 'src/deliveries/attempts-repository.ts',
+    edits: [['WHERE id IN (?) ORDER BY id FOR UPDATE`', 'WHERE id IN (?) ORDER BY id`']],
+    tests: [GUARDS_TEST],
+    only: 'while its webhook is deleted',
+  },
+] // prettier-ignore
+
+runBreakages({
+  title: 'controls',
+  breakages: CONTROLS,
+  wanted: process.env.CONTROLS?.split(',').map(Number),
+  found: 'turned red',
+}).then(
+  (allRed) => process.exit(allRed ? 0 : 1),
+  (error: Error) => {
+    process.stderr.write(`controls: ${error.message}\n`)
+    process.exit(1)
+  },
+)

@@ -1,0 +1,136 @@
+/**
+ * `make bench-restarts`: rolling restarts under load. Two APIs share one port and are replaced one after the other, then the
+ * daemon; each is told to stop, nobody is killed.
+ *
+ *     node scripts/crash/bench-restarts.ts [--rolls 10] [--rate 60]
+ *
+ * Every call must succeed, every event arrive exactly once, and every process end with 0 within 15 s. Exit 1 otherwise.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { monotonicMs } from '../../src/clock.ts'
+import { CrashArena, isDry, until, type CrashProcess } from './crash-arena.ts'
+import { CrashLoad, writeEvents } from './crash-load.ts'
+import { CrashServer } from './crash-server.ts'
+import { startHookedReceiver } from './hooked-receiver.ts'
+import { complaints, isSound, judge, readEvidence, summary } from './ledger-check.ts'
+import { Ledger } from './ledger.ts'
+
+const ENDS_WITHIN_MS = 15_000
+/** Between two restarts, so that each meets a service at work. */
+const BREATH_MS = 300
+
+const { values } = parseArgs({
+  options: { rolls: { type: 'string', default: '10' }, rate: { type: 'string', default: '60' } },
+})
+const rolls = Number(values.rolls)
+const say = (line: string) => process.stderr.write(`bench-restarts: ${line}\n`)
+
+interface Stops {
+  count: number
+  slowestMs: number
+  /** How those ended that did not end with 0. */
+  faults: string[]
+}
+
+async function stopOne(running: CrashProcess, stops: Stops): Promise<void> {
+  const startedAtMs = monotonicMs()
+  await running.stop()
+  const how = await running.service.ended
+  stops.count++
+  stops.slowestMs = Math.max(stops.slowestMs, monotonicMs() - startedAtMs)
+  if (how !== 'code 0') stops.faults.push(how)
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  return new Promise((resolve) => {
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+async function roll(
+  arena: CrashArena,
+  load: CrashLoad,
+  port: number,
+  stops: { api: Stops; daemon: Stops },
+): Promise<void> {
+  const env = { PORT: String(port), REUSE_PORT: 'true' }
+  const apis = [await arena.startApi(env), await arena.startApi(env)]
+  let daemon = await arena.startDaemon()
+  load.start()
+  for (let n = 1; n <= rolls; n++) {
+    for (const [place, api] of apis.entries()) {
+      await stopOne(api, stops.api)
+      apis[place] = await arena.startApi(env)
+      await new Promise((resolve) => setTimeout(resolve, BREATH_MS))
+    }
+    await stopOne(daemon, stops.daemon)
+    daemon = await arena.startDaemon()
+    await new Promise((resolve) => setTimeout(resolve, BREATH_MS))
+    if (n % 10 === 0) say(`${n} of ${rolls} rolls`)
+  }
+  await load.stop()
+}
+
+/** @returns whether all is as it must be */
+async function main(): Promise<boolean> {
+  const startedAtMs = monotonicMs()
+  const scratch = mkdtempSync(join(tmpdir(), 'lis-restarts-'))
+  const server = await CrashServer.start()
+  const ledger = new Ledger(scratch)
+  const receiver = await startHookedReceiver(server.tls, ledger)
+  const arena = await CrashArena.open(await server.newDatabase(), join(server.folder, 'restarts'), server.tls)
+  try {
+    const port = await freePort()
+    const target = () => ({ url: `http://127.0.0.1:${port}`, pid: 0 })
+    const load = await CrashLoad.prepare({ arena, receiver, ledger, rate: Number(values.rate), target })
+    const newStops = (): Stops => ({ count: 0, slowestMs: 0, faults: [] })
+    const stops = { api: newStops(), daemon: newStops() }
+    await roll(arena, load, port, stops)
+    await until('everything is delivered', () => isDry(arena.database), 60_000)
+    await writeEvents(arena, ledger)
+    const evidence = readEvidence(scratch)
+    const verdict = judge(evidence)
+    const failed = evidence.clients.filter(({ status }) => status !== 200)
+    const ends = Object.entries(stops).map(
+      ([name, { count, slowestMs, faults }]) =>
+        `${name} stops=${count} not with 0=${faults.length} slowest=${Math.round(slowestMs)} ms`,
+    )
+    console.log(`calls=${evidence.clients.length} failed=${failed.length} ${ends.join(' ')}`)
+    console.log(summary(verdict))
+    for (const line of complaints(verdict)) console.log(line)
+    for (const one of failed.slice(0, 5))
+      console.log(`failed: ${one.status ?? 'broken'} after ${Math.round(one.endedAtMs - one.sentAtMs)} ms`)
+    const isRight =
+      failed.length === 0 &&
+      isSound(verdict) &&
+      verdict.explained === 0 &&
+      [stops.api, stops.daemon].every(({ faults, slowestMs }) => faults.length === 0 && slowestMs < ENDS_WITHIN_MS)
+    const seconds = Math.round((monotonicMs() - startedAtMs) / 1000)
+    console.log(
+      `bench-restarts: ${rolls} rolls in ${seconds} s, ${isRight ? 'all as it must be' : 'NOT as it must be'}`,
+    )
+    return isRight
+  } finally {
+    await arena.close()
+    receiver.close()
+    ledger.close()
+    await server.close()
+    rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
+main().then(
+  (isRight) => process.exit(isRight ? 0 : 1),
+  (error: Error) => {
+    say(error.stack ?? error.message)
+    process.exit(1)
+  },
+)

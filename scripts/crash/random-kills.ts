@@ -1,0 +1,191 @@
+/**
+ * Three APIs and three daemons under load, and a killer that takes one of them, or the database, without a warning, again
+ * and again.
+ */
+import { cpSync } from 'node:fs'
+import { join } from 'node:path'
+import { monotonicMs } from '../../src/clock.ts'
+import { CrashArena, isDry, until, type CrashProcess } from './crash-arena.ts'
+import { CrashLoad, writeEvents } from './crash-load.ts'
+import type { CrashServer } from './crash-server.ts'
+import { startHookedReceiver } from './hooked-receiver.ts'
+import { judge, readEvidence, type Verdict } from './ledger-check.ts'
+import { Ledger, type KillerLine } from './ledger.ts'
+
+const APIS = 3
+const DAEMONS = 3
+const RATE = 40
+const SETTLE_TIMEOUT_MS = 60_000
+/** What is killed, in shares. A daemon is killed less often: it takes the others five seconds to miss one. */
+const SHARES = { api: 0.76, daemon: 0.2, database: 0.04 }
+const MIN_GAP_MS = { api: 400, daemon: 3500, database: 25_000 }
+
+/** So that an endpoint which a busy machine lets time out is asked again while the run waits. */
+const DAEMON_SETTINGS = { RETRY_SCHEDULE: '1,1,2,2,5,5,5,5' }
+
+export interface RandomResult {
+  verdict: Verdict
+  kills: Record<KillerLine['what'], number>
+  /** Calls that failed without a kill of their process or a fault of the database in their time. */
+  unprovoked: number
+  /** From the database's return to the first call that succeeded, the slowest. */
+  slowestRecoveryMs: number
+}
+
+type Slot = { process: CrashProcess | undefined; startedAtMs: number }
+
+export async function killAtRandom(
+  server: CrashServer,
+  kills: number,
+  random: () => number,
+  ledgerFolder: string,
+  say: (line: string) => void,
+): Promise<RandomResult> {
+  const folder = join(server.folder, 'random')
+  const ledger = new Ledger(ledgerFolder)
+  const receiver = await startHookedReceiver(server.tls, ledger)
+  const arena = await CrashArena.open(await server.newDatabase(), folder, server.tls)
+  const slots = {
+    api: Array.from({ length: APIS }, (): Slot => ({ process: undefined, startedAtMs: 0 })),
+    daemon: Array.from({ length: DAEMONS }, (): Slot => ({ process: undefined, startedAtMs: 0 })),
+  }
+  const fill = async (what: 'api' | 'daemon', slot: Slot) => {
+    const started = await (what === 'api' ? arena.startApi() : arena.startDaemon(DAEMON_SETTINGS)).catch(
+      () => undefined,
+    )
+    if (!started) return void setTimeout(() => void fill(what, slot), 300)
+    slot.process = started
+    slot.startedAtMs = monotonicMs()
+  }
+  try {
+    await Promise.all([
+      ...slots.api.map((slot) => fill('api', slot)),
+      ...slots.daemon.map((slot) => fill('daemon', slot)),
+    ])
+    let turn = 0
+    const target = () => {
+      const alive = slots.api.filter(({ process }) => process !== undefined)
+      const { process } = alive[turn++ % alive.length] ?? {}
+      return process && { url: process.url, pid: process.service.pid }
+    }
+    const load = await CrashLoad.prepare({ arena, receiver, ledger, rate: RATE, target })
+    load.start()
+    const counts = { api: 0, daemon: 0, database: 0 }
+    const lastAtMs = { api: 0, daemon: 0, database: monotonicMs() }
+    for (let n = 0; n < kills;) {
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      const what = pick(random())
+      if (monotonicMs() - lastAtMs[what] < MIN_GAP_MS[what]) continue
+      if (what === 'database') await killDatabase(server, ledger)
+      else if (!killOne(what, slots[what], random, ledger, fill)) continue
+      lastAtMs[what] = monotonicMs()
+      counts[what]++
+      if (++n % 25 === 0) say(`${n} of ${kills} random kills`)
+    }
+    await load.stop()
+    await until('a daemon is up', () => slots.daemon.some(({ process }) => process !== undefined))
+    await until('everything is delivered', () => isDry(arena.database), SETTLE_TIMEOUT_MS)
+    await writeEvents(arena, ledger)
+    const evidence = readEvidence(ledger.folder)
+    return {
+      verdict: judge(evidence),
+      kills: counts,
+      unprovoked: unprovoked(evidence.clients, evidence.kills).length,
+      slowestRecoveryMs: slowestRecovery(evidence.clients, evidence.kills),
+    }
+  } catch (error) {
+    for (const line of await whatWaits(arena)) say(line)
+    cpSync(join(folder, 'logs'), join(ledgerFolder, 'logs'), { recursive: true })
+    throw error
+  } finally {
+    await arena.close()
+    receiver.close()
+    ledger.close()
+  }
+}
+
+/** For the person who looks for the cause: where the first few of what waits stand. */
+async function whatWaits({ database: { knex } }: CrashArena): Promise<string[]> {
+  const [events] = await knex('unrouted_events').count({ n: '*' })
+  const rows = await knex('delivery_queue as q')
+    .join('lanes as l', 'l.webhook_id', 'q.webhook_id')
+    .leftJoin('daemons as d', 'd.token', 'l.owner')
+    .limit(5)
+    .select('q.webhook_id', 'q.event_id', 'q.due_at', 'q.attempts', 'l.due_at as lane_due_at', 'l.owner', 'd.beat')
+  return [`unrouted events: ${events!.n}`, ...rows.map((row) => JSON.stringify(row))]
+}
+
+function pick(value: number): keyof typeof SHARES {
+  return value < SHARES.api ? 'api' : value < SHARES.api + SHARES.daemon ? 'daemon' : 'database'
+}
+
+/** A daemon that is up for so long has seen long enough who else is alive. */
+const SEASONED_MS = 8000
+
+/** @returns false when none is there that may be taken: one stays, of the daemons one that can take over at once */
+function killOne(
+  what: 'api' | 'daemon',
+  slots: Slot[],
+  random: () => number,
+  ledger: Ledger,
+  fill: (what: 'api' | 'daemon', slot: Slot) => Promise<void>,
+): boolean {
+  const alive = slots.filter(({ process }) => process !== undefined)
+  if (alive.length < 2) return false
+  const slot = alive[Math.floor(random() * alive.length)]!
+  const isSeasoned = (one: Slot) => one !== slot && monotonicMs() - one.startedAtMs > SEASONED_MS
+  if (what === 'daemon' && !alive.some(isSeasoned)) return false
+  const { kill, service } = slot.process!
+  const atMs = monotonicMs()
+  kill()
+  ledger.append('killer', {
+    what,
+    how: 'kill',
+    pid: service.pid,
+    point: `kill of ${service.name}`,
+    atMs,
+    untilMs: atMs,
+  })
+  slot.process = undefined
+  void service.ended.then(() => fill(what, slot))
+  return true
+}
+
+async function killDatabase(server: CrashServer, ledger: Ledger): Promise<void> {
+  const { pid } = server
+  const atMs = monotonicMs()
+  await server.kill()
+  await server.restart()
+  const untilMs = monotonicMs()
+  ledger.append('killer', { what: 'database', how: 'fault', pid, point: 'kill of the database', atMs, untilMs })
+}
+
+type Clients = ReturnType<typeof readEvidence>['clients']
+
+/** How long after the database's return an API may still refuse. */
+const READY_WITHIN_MS = 10_000
+/** A kill is written down a moment before or after the client sees it. */
+const SLACK_MS = 200
+
+function unprovoked(clients: Clients, kills: KillerLine[]): Clients {
+  const ofProcess = Map.groupBy(kills, ({ pid }) => pid)
+  const faults = kills.filter(({ what }) => what === 'database')
+  return clients.filter(({ status, pid, sentAtMs, endedAtMs }) => {
+    if (status === 200) return false
+    if (status === 503) return !faults.some((one) => one.atMs <= endedAtMs && sentAtMs <= one.untilMs + READY_WITHIN_MS)
+    if (status !== null) return true
+    return !(ofProcess.get(pid) ?? []).some(
+      (one) => one.atMs <= endedAtMs + SLACK_MS && one.atMs >= sentAtMs - SLACK_MS,
+    )
+  })
+}
+
+function slowestRecovery(clients: Clients, kills: KillerLine[]): number {
+  const waits = kills
+    .filter(({ what }) => what === 'database')
+    .map(({ untilMs }) => {
+      const after = clients.filter(({ status, sentAtMs, endedAtMs }) => status === 200 && endedAtMs >= untilMs && sentAtMs >= untilMs - 5000) // prettier-ignore
+      return Math.min(...after.map(({ endedAtMs }) => endedAtMs)) - untilMs
+    })
+  return Math.max(0, ...waits)
+}

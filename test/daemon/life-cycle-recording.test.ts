@@ -1,0 +1,113 @@
+/** What the transaction that records an attempt does to the life cycle, with the attempt at hand. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { recordAttempts } from '../../src/deliveries/attempts-repository.ts'
+import { takeLane } from '../../src/deliveries/lanes-repository.ts'
+import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'
+import { routeEvents } from '../../src/events/event-routing.ts'
+import { newId } from '../../src/ids.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+
+const DAY_MS = 86_400_000
+const TABLES = 'delivery_queue unrouted_events deliveries attempts lanes webhooks webhook_events daemons mails'.split(
+  ' ',
+)
+
+let db: TestDatabase
+let world: DeliveryWorld
+let token: string
+let webhookId: string
+
+beforeAll(async () => {
+  db = await openTestDatabase()
+})
+afterAll(() => db.close())
+beforeEach(async () => {
+  world = await new DeliveryWorld(db.database).open()
+  token = newId(world.clock.nowMs())
+  webhookId = (await world.webhook({ endpoint: 'https://a.example.com/hooks' })).id
+  await takeLane(knex(), webhookId, token)
+  // Failing for a day, so that one more failed attempt is the last.
+  await knex()('webhooks')
+    .where({ id: webhookId })
+    .update({
+      first_failure_at: new Date(world.clock.nowMs() - DAY_MS),
+      failed_attempts: 6,
+      last_error: 'HTTP status 502',
+    })
+})
+afterEach(async () => {
+  await world.close()
+  for (const table of TABLES) await knex()(table).delete()
+})
+
+const knex = () => db.database.knex
+const row = () => knex()('webhooks').where({ id: webhookId }).first()
+const kindsOfMails = async () => (await knex()('mails').orderBy('id')).map(({ kind }) => kind)
+
+/** An attempt of an event that waits, made under the webhook's present epoch. */
+async function attemptOf(status: number): Promise<AttemptResult> {
+  const { id: eventId } = await world.event()
+  await routeEvents(db.database.batch, world.clock.now(), 100)
+  const { epoch, due_at: dueAt } = await knex()('delivery_queue').where({ event_id: eventId }).first()
+  const ok = status < 300
+  return {
+    ...{ token, webhookId, eventId, dueAt, n: 1, epoch, isTest: false, isMessage: false },
+    ...{ startedAt: world.clock.now(), durationMs: 5, ok, class: ok ? 'ok' : 'status', status },
+    ...{ error: ok ? null : `HTTP status ${status}`, answer: null, retryAfterMs: undefined },
+  }
+}
+
+function record(...results: AttemptResult[]) {
+  return recordAttempts(db.database.batch, token, results, world.clock.now(), { ...world.config(), random: () => 0 })
+}
+
+test('attempt, state and mails are there together or not at all', async () => {
+  const failed = await attemptOf(500)
+  await knex().raw('RENAME TABLE mails TO mails_elsewhere')
+  try {
+    await expect(record(failed)).rejects.toThrow('mails')
+  } finally {
+    await knex().raw('RENAME TABLE mails_elsewhere TO mails')
+  }
+  expect(await row()).toMatchObject({ state: 'active', failed_attempts: 6, epoch: 1 })
+  expect(await knex()('attempts')).toEqual([])
+  await record(failed)
+  expect(await row()).toMatchObject({ state: 'auto_deleted', failed_attempts: 7, epoch: 2 })
+  expect(await kindsOfMails()).toEqual(['warning', 'deletion'])
+  expect(await knex()('attempts')).toHaveLength(1)
+})
+
+test('an attempt of before an auto-deletion is logged after the reactivation and judges nothing', async () => {
+  const [last, lateFailure, lateSuccess] = [await attemptOf(500), await attemptOf(503), await attemptOf(204)]
+  await record(last)
+  expect(await row()).toMatchObject({ state: 'auto_deleted' })
+  await world.reactivateWebhook(webhookId)
+  const clean = { state: 'active', first_failure_at: null, failed_attempts: 0, last_error: null, warned_at: null }
+  await record(lateFailure)
+  expect(await row()).toMatchObject(clean)
+  const failing = await attemptOf(500)
+  await record(failing)
+  const { first_failure_at: firstFailureAt } = await row()
+  await record(lateSuccess)
+  expect(await row()).toMatchObject({ state: 'active', first_failure_at: firstFailureAt, failed_attempts: 1 })
+  const statusOf = async ({ eventId }: AttemptResult) =>
+    (await knex()('deliveries').where({ event_id: eventId }).first())?.status
+  expect(await statusOf(lateFailure)).toBe('discarded')
+  expect(await statusOf(lateSuccess)).toBe('delivered')
+  expect(await knex()('attempts')).toHaveLength(4)
+})
+
+test('one batch that brings the last failure and a success after it ends deleted; the other way round it does not', async () => {
+  const [success, failure] = [await attemptOf(204), await attemptOf(500)]
+  await record(success, failure)
+  expect(await row()).toMatchObject({ state: 'active', failed_attempts: 1 })
+  expect(await kindsOfMails()).toEqual([])
+  await knex()('webhooks')
+    .where({ id: webhookId })
+    .update({ first_failure_at: new Date(world.clock.nowMs() - DAY_MS) })
+  const [lastFailure, tooLate] = [await attemptOf(500), await attemptOf(204)]
+  await record(lastFailure, tooLate)
+  expect(await row()).toMatchObject({ state: 'auto_deleted', failed_attempts: 2 })
+  expect(await kindsOfMails()).toEqual(['warning', 'deletion'])
+})
