@@ -61,6 +61,7 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
   refuseNewerData(versionFile(dataDir), server)
   makeSocketFolder(socketPath, dataDir)
   removeDrafts(folder)
+  makeTemporaryFolder(dataDir)
   refuseFullDisk(dataDir, existsSync(folder) ? SPARE_MB : SPARE_MB + NEW_FOLDER_MB + redoLogMb)
   if (!existsSync(folder)) {
     onProgress('making the database folder …')
@@ -72,7 +73,7 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
   const log = openSync(logFile, 'a')
   const child = spawnTied(server.path, serverArguments(server, folder, socketPath, redoLogMb, bufferPoolMb), {
     stdio: ['ignore', log, log],
-    ...(server.unpacked ? { env: server.unpacked.env } : {}),
+    env: environmentOf(server, dataDir),
   })
   closeSync(log)
   const ended = new Promise<string>((resolveEnded) => {
@@ -169,6 +170,25 @@ function serverArguments(
   ]
 }
 
+/** Where the server spills what it sorts and groups. */
+function temporaryFolder(dataDir: string): string {
+  return join(dataDir, 'database-tmp')
+}
+
+/** No server runs here, so what is in it is left over. */
+function makeTemporaryFolder(dataDir: string): void {
+  rmSync(temporaryFolder(dataDir), { recursive: true, force: true })
+  mkdirSync(temporaryFolder(dataDir))
+}
+
+/**
+ * A server that starts removes every temporary table that it finds in its folder for them, also those of another server that
+ * is running: in /tmp, which all have by default, each would break the others' statements.
+ */
+function environmentOf({ unpacked }: ServerProgram, dataDir: string): NodeJS.ProcessEnv {
+  return { ...(unpacked?.env ?? process.env), TMPDIR: temporaryFolder(dataDir) }
+}
+
 /** Both servers refuse to run as root unless told so. */
 function asRoot(): string[] {
   return process.getuid?.() === 0 ? ['--user=root'] : []
@@ -215,7 +235,7 @@ async function initialise(server: ServerProgram, folder: string, logFile: string
   const log = openSync(logFile, 'a')
   const child = spawn(program, ['--no-defaults', ...asRoot(), `--datadir=${draft}`, ...args], {
     stdio: ['ignore', log, log],
-    ...(server.unpacked ? { env: server.unpacked.env } : {}),
+    env: environmentOf(server, dirname(folder)),
   })
   closeSync(log)
   const code = await new Promise((done) => {

@@ -12,6 +12,7 @@ import { ConfigError, loadEnvFile, readConfig, type Config } from '../src/config
 import { createLogger } from '../src/logger.ts'
 import { prepareDemoData, writeDemoFile } from './demo-file.ts'
 import { makeSureOfDevTls } from './dev-tls.ts'
+import { buildReference } from './docs-build.ts'
 import { superviseLocalDatabase } from './local-database-supervisor.ts'
 import { refuseTakenPorts, urlOf } from './ports.ts'
 import { StartFault } from './processes.ts'
@@ -83,6 +84,8 @@ async function startAll(config: Config, run: Run): Promise<void> {
   run.cleanups.push(lock.release)
   await refuseTakenPorts(config)
 
+  // Beside the rest: it takes a second the first time, and nothing that starts needs it.
+  const reference = buildReference(dataDir).catch((error) => say(`there is no reference at /docs: ${error.message}`))
   if (!config.production) await makeSureOfDevTls(dataDir, processClock.nowMs())
   if (config.loopbackOpenedByDefault) {
     say('deliveries may go to loopback, because DELIVERY_ALLOW_CIDRS is not set (set it to empty to forbid it)')
@@ -94,7 +97,7 @@ async function startAll(config: Config, run: Run): Promise<void> {
   }
   await run.unlessStopped(migrate(config.mysqlMigrateUrl, createLogger('migrate', 'warn'), say))
   const demoData = config.production ? undefined : await run.unlessStopped(loadDemo(config))
-  await startServices(config, run, lock.addChild, demoData)
+  await startServices(config, run, lock.addChild, demoData, reference)
 }
 
 async function loadDemo(config: Config): Promise<DemoData> {
@@ -111,6 +114,7 @@ async function startServices(
   run: Run,
   addChild: (pid: number) => void,
   demoData: DemoData | undefined,
+  reference: Promise<unknown>,
 ): Promise<void> {
   const logs = join(config.dataDir, 'logs')
   const env = {
@@ -133,6 +137,7 @@ async function startServices(
   for (const service of [api, daemon]) {
     void service.ended.then((how) => run.fail(service.fault(`ended unexpectedly (${how})`)))
   }
+  await run.unlessStopped(reference)
   const baseUrl = config.publicBaseUrl ?? apiUrl
   const demo = demoData ? ` demo=${writeDemoFile(config.dataDir, baseUrl, demoData)}` : ''
   console.log(`ready: ${baseUrl} daemon=${daemonUrl}${demo} logs=${logs}`)
