@@ -1,21 +1,26 @@
 /**
- * Races over two real API processes on one database. Proves of the specification:
+ * Races over three real API processes on one database. Proves of the specification:
  * - "If a lead or booking with the same contact (or email) was already ingested today for the account, the call returns 409."
  * - "A party may have only one active webhook per event; a duplicate returns 409."
  * - "Request rate | 60 requests per minute per account | every CRM endpoint".
  * - "phase lead: auto-assigned to a telecaller".
+ * - "Barcode | unique across the system".
+ * And of the decisions: one login for a code, one change for an `Idempotency-Key`.
  */
-import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { updateOperatorValues } from '../src/billing/operator-lists-repository.ts'
+import type { Lab } from '../src/catalogue/labs-repository.ts'
+import { startApiProcess, type ApiProcess } from './support/api-process.ts'
 import { startTestApp, type TestApp } from './support/app.ts'
 import {
   buildAccount,
   buildLab,
   buildParty,
+  buildPatient,
   buildTelecaller,
   leadBody,
   newContact,
@@ -26,60 +31,42 @@ import {
 const CALLS = 64
 const folder = mkdtempSync(join(tmpdir(), 'lis-races-'))
 const secretsKey = randomBytes(32).toString('base64')
-const children: ChildProcess[] = []
+let processes: ApiProcess[]
 let app: TestApp
 let bases: string[]
 
 beforeAll(async () => {
   // Only for its database and for what the builders write; every call goes to the processes.
   app = await startTestApp()
-  bases = await Promise.all([startApiProcess(), startApiProcess()])
+  const options = { mysqlUrl: app.mysqlUrl, dataDir: folder, secretsKey }
+  processes = await Promise.all([0, 1, 2].map(() => startApiProcess(options)))
+  bases = processes.map(({ baseUrl }) => baseUrl)
 })
 afterAll(async () => {
-  for (const child of children) child.kill('SIGKILL')
-  await Promise.all(
-    children.map((child) => child.exitCode ?? child.signalCode ?? new Promise((end) => child.once('exit', end))),
-  )
+  await Promise.all(processes.map((process) => process.kill()))
   await app.close()
   rmSync(folder, { recursive: true, force: true })
 })
 
-async function startApiProcess(): Promise<string> {
-  const child = spawn(process.execPath, ['src/server.ts'], {
-    env: {
-      ...process.env,
-      NODE_ENV: 'test',
-      MYSQL_URL: app.mysqlUrl,
-      SECRETS_KEY: secretsKey,
-      DATA_DIR: folder,
-      PORT: '0',
-      LOG_LEVEL: 'error',
-    },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  children.push(child)
-  return new Promise((resolve, reject) => {
-    child.stdout!.on('data', (data: Buffer) => {
-      const port = /listening (\d+)/.exec(String(data))?.[1]
-      if (port) resolve(`http://127.0.0.1:${port}`)
-    })
-    child.once('exit', (code) => reject(new Error(`the API ended with ${code}`)))
-  })
-}
-
 interface Answer {
   status: number
+  isReplay: boolean
   body: Record<string, any>
 }
 
 /** The n-th call goes to the n-th process in turn. */
-async function post(n: number, path: string, body: object, token?: string): Promise<Answer> {
+async function post(n: number, path: string, body: object, token?: string, key?: string): Promise<Answer> {
   const response = await fetch(bases[n % bases.length] + path, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', ...(token ? { authorization: `Bearer ${token}` } : {}) },
+    headers: {
+      'content-type': 'application/json',
+      ...(token ? { authorization: `Bearer ${token}` } : {}),
+      ...(key ? { 'idempotency-key': key } : {}),
+    },
     body: JSON.stringify(body),
   })
-  return { status: response.status, body: (await response.json()) as Answer['body'] }
+  const isReplay = response.headers.get('idempotent-replayed') === 'true'
+  return { status: response.status, isReplay, body: (await response.json()) as Answer['body'] }
 }
 
 async function tokenOf(account: TestAccount): Promise<string> {
@@ -110,10 +97,12 @@ test('of 64 leads with one contact, 32 for each of two accounts, each account ta
   const tenants = await twoAccounts()
   const contact = newContact()
   const answers = await all((n) => {
-    const { token, lab } = tenants[(n >> 1) % 2]!
+    const { token, lab } = tenants[n % 2]!
     return post(n, '/client/crm/lead/create', leadBody(lab, { contact }), token)
   })
   expect(statuses(answers)).toEqual({ 200: 2, 409: 62 })
+  const [day] = await app.database.knex('entries').where({ contact }).count({ n: '*' })
+  expect(Number(day!.n)).toBe(2)
 })
 
 test('of 32 leads with one e-mail in different spellings exactly one is taken', async () => {
@@ -194,7 +183,7 @@ test('of 150 CRM calls at once exactly 60 are accepted', async () => {
   const [{ token }] = (await twoAccounts()) as [Awaited<ReturnType<typeof twoAccounts>>[0]]
   const answers = await Promise.all(
     Array.from({ length: 150 }, (_, n) =>
-      fetch(`${bases[n % 2]}/client/labs`, { headers: { authorization: `Bearer ${token}` } }).then(
+      fetch(`${bases[n % bases.length]}/client/labs`, { headers: { authorization: `Bearer ${token}` } }).then(
         (response) => response.status,
       ),
     ),
@@ -202,3 +191,87 @@ test('of 150 CRM calls at once exactly 60 are accepted', async () => {
   expect(answers.filter((status) => status === 200)).toHaveLength(60)
   expect(answers.filter((status) => status === 429)).toHaveLength(90)
 })
+
+test('of 64 pre-bookings with one barcode over two accounts exactly one is taken, and what is stored is its', async () => {
+  const tenants = await twoAccounts()
+  for (const { account } of tenants) {
+    await app.database.transaction((trx) => updateOperatorValues(trx, account.id, 'lead_source', ['Partner']))
+  }
+  const answers = await all((n) => {
+    const { token, lab } = tenants[n % 2]!
+    // Trimmed it is one barcode.
+    return post(
+      n,
+      '/client/billing/create',
+      preBookingBody(lab, { barCode: n % 3 === 0 ? ' RACE-64' : 'RACE-64 ' }),
+      token,
+    )
+  })
+  expect(statuses(answers)).toEqual({ 200: 1, 400: 63 })
+  const rows = await app.database.knex('pre_bookings').where({ barcode: 'RACE-64' }).select('id')
+  expect(rows).toEqual([{ id: answers.find(({ status }) => status === 200)!.body.preBookingID }])
+})
+
+test('of 50 logins with the right code exactly one succeeds', async () => {
+  const [{ account, token }] = (await twoAccounts()) as [Awaited<ReturnType<typeof twoAccounts>>[0]]
+  const { contact } = await buildPatient(app, account)
+  const { otpToken } = (await post(0, '/client/patient/getLoginOTP', { contact }, token)).body
+  const otp = await vi.waitUntil(() => sentCode(contact), { timeout: 20_000, interval: 50 })
+  const answers = await all((n) => post(n, '/client/patient/verifyLoginOTP', { otp, otpToken }, token), 50)
+  expect(statuses(answers)).toEqual({ 200: 1, 401: 49 })
+})
+
+test('of 50 logins with wrong codes at once five are tried, and then the right one is too late', async () => {
+  const [{ account, token }] = (await twoAccounts()) as [Awaited<ReturnType<typeof twoAccounts>>[0]]
+  const { contact } = await buildPatient(app, account)
+  const { otpToken } = (await post(0, '/client/patient/getLoginOTP', { contact }, token)).body
+  const otp = await vi.waitUntil(() => sentCode(contact), { timeout: 20_000, interval: 50 })
+  const wrong = String((Number(otp) + 1) % 1_000_000).padStart(6, '0')
+  const answers = await all((n) => post(n, '/client/patient/verifyLoginOTP', { otp: wrong, otpToken }, token), 50)
+  expect(statuses(answers)).toEqual({ 401: 50 })
+  expect((await post(0, '/client/patient/verifyLoginOTP', { otp, otpToken }, token)).status).toBe(401)
+  const [row] = await app.database.knex('otp_contacts').where({ account_id: account.id }).select('failures_in_row')
+  expect(Number(row!.failures_in_row)).toBe(5)
+})
+
+test.each([
+  ['a lead', '/client/crm/lead/create', (lab: Lab) => leadBody(lab), 'entries'],
+  ['a pre-booking', '/client/billing/create', (lab: Lab) => preBookingBody(lab), 'pre_bookings'],
+  ['a webhook', '/client/events/subscribe', (lab: Lab) => subscribeBody(lab), 'webhooks'],
+])(
+  'of 56 requests for %s with one Idempotency-Key one does it, and every 200 has its answer',
+  async (_, path, bodyOf, table) => {
+    const [{ account, token, lab }] = (await twoAccounts()) as [Awaited<ReturnType<typeof twoAccounts>>[0]]
+    await app.database.transaction((trx) => updateOperatorValues(trx, account.id, 'lead_source', ['Partner']))
+    const body = bodyOf(lab)
+    const answers = await all((n) => post(n, path, body, token, 'one-key'), 56)
+    const taken = answers.filter(({ status }) => status === 200)
+    expect(taken.length).toBeGreaterThan(0)
+    expect(new Set(taken.map((answer) => JSON.stringify(answer.body))).size).toBe(1)
+    expect(taken.filter(({ isReplay }) => !isReplay)).toHaveLength(1)
+    // Those that waited for a second in vain were told to come again.
+    expect(answers.filter(({ status }) => status !== 200 && status !== 409)).toEqual([])
+    const [row] = await app.database.knex(table).where({ account_id: account.id }).count({ n: '*' })
+    expect(Number(row!.n)).toBe(1)
+  },
+)
+
+/** What the process without an SMS gateway wrote to its file. */
+function sentCode(contact: string): string | undefined {
+  const file = join(folder, 'outbox', 'sms.ndjson')
+  if (!existsSync(file)) return undefined
+  const lines = readFileSync(file, 'utf8').trim().split('\n')
+  const sms = lines.map((line) => JSON.parse(line)).findLast(({ to }) => to === contact)
+  return sms && /\d{6}/.exec(sms.text)![0]
+}
+
+function preBookingBody(lab: Lab, fields: Record<string, unknown> = {}): Record<string, unknown> {
+  return {
+    labID: lab.id,
+    patient_details: { first_name: 'Farhan', gender: 'male', age: 51, age_type: 'year' },
+    integrator_id: 'PB-1',
+    lead_source: 'Partner',
+    unmapped_tests: ['Serum bilirubin'],
+    ...fields,
+  }
+}

@@ -15,6 +15,9 @@ import { createLogger } from '../../src/logger.ts'
 import { createPatientTokens, type PatientTokens } from '../../src/patients/patient-token.ts'
 import type { OutgoingSms } from '../../src/patients/sms-gateway.ts'
 import { SmsSender } from '../../src/patients/sms-sender.ts'
+import { RequestCounts } from '../../src/metrics-requests.ts'
+import { referenceDirOf } from '../../src/reference-pages.ts'
+import { openReportStore, type ReportStore } from '../../src/reports/report-store.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
 import { ContractChecker, type Answer } from './contract-checker.ts'
 import { openTestDatabase } from './database.ts'
@@ -41,6 +44,7 @@ export interface TestApp {
   accessTokens: AccessTokens
   patientTokens: PatientTokens
   dataDir: string
+  reportStore: ReportStore
   smsSender: SmsSender
   /** What the SMS gateway has taken so far; it takes nothing while `down` is true. */
   sms: { taken: OutgoingSms[]; down: boolean }
@@ -62,6 +66,7 @@ export interface TestAppOptions {
   serves?: { client: boolean; operator: boolean }
   /** CRM calls that an account may make in a minute. Most tests make more than the 60 of the service. */
   crmCalls?: number
+  reportMaxBytes?: number
   /** Of a server that does not answer; left out: a database of the app's own. */
   mysqlUrl?: string
 }
@@ -84,6 +89,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
   let hints = 0
   const dataDir = mkdtempSync(join(tmpdir(), 'lis-app-'))
   const logger = createLogger('api', 'debug', stream)
+  const reportStore = openReportStore(dataDir, options.reportMaxBytes ?? 20 * 1024 * 1024)
   const sms = { taken: [] as OutgoingSms[], down: false }
   const gateway = {
     send: async (message: OutgoingSms) => {
@@ -100,7 +106,10 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     accessTokenTtlSeconds,
     crmCalls: options.crmCalls ?? 500,
     logger,
-    dataDir,
+    reportStore,
+    referenceDir: referenceDirOf(dataDir),
+    requests: new RequestCounts(),
+    reportMaxBytes: options.reportMaxBytes ?? 20 * 1024 * 1024,
     smsSender,
     baseUrl: () => `http://127.0.0.1:${port}`,
     addressPolicy: createAddressPolicy([]),
@@ -120,6 +129,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     accessTokens: createAccessTokens(keys, clock, accessTokenTtlSeconds),
     patientTokens: createPatientTokens(keys, clock),
     dataDir,
+    reportStore,
     smsSender,
     sms,
     hints: () => hints,

@@ -33,7 +33,7 @@ export function nextNumber(): number {
 
 export async function buildAccount(
   app: TestApp,
-  fields: { mode?: AccountMode; timeZone?: string } = {},
+  fields: { mode?: AccountMode; timeZone?: string; sandbox?: boolean } = {},
 ): Promise<TestAccount> {
   const now = app.clock.now()
   const account: Account = {
@@ -42,6 +42,7 @@ export async function buildAccount(
     mode: fields.mode ?? 'catch_all',
     timeZone: fields.timeZone ?? 'Asia/Kolkata',
     adminEmail: 'admin@lab.example.in',
+    sandbox: fields.sandbox ?? false,
     createdAt: now,
   }
   await insertAccount(app.database.knex, account)
@@ -116,6 +117,7 @@ export async function buildTest(app: TestApp, lab: Lab, fields: Partial<Test> = 
     code: `T${nextNumber()}`,
     cost: 350,
     serviceId: null,
+    active: true,
     createdAt: now,
     ...fields,
   }
@@ -137,6 +139,7 @@ export async function buildPackage(
     name: `Package ${nextNumber()}`,
     code: `P${nextNumber()}`,
     total: 1899,
+    active: true,
     createdAt: now,
     ...fields,
   }

@@ -11,8 +11,10 @@ import { deriveKeys, seal } from '../../src/crypto.ts'
 import { formatSecret } from '../../src/deliveries/signature.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import type { EventType, RecordedEvent } from '../../src/events/event-types.ts'
+import type { MessageEvent, MessageType } from '../../src/events/message-payloads.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
+import { recordMessage } from '../../src/messages/message-recording.ts'
 import { deactivatedWebhookHandlers } from '../../src/webhooks/deactivated-webhook-handlers.ts'
 import { webhookCareHandlers } from '../../src/webhooks/webhook-care-handlers.ts'
 import { claimWebhook, insertWebhook, recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
@@ -30,6 +32,15 @@ export interface WebhookWish {
   labId?: string
   corporateId?: string
   organizationId?: string
+}
+
+export interface MessageWish {
+  type?: MessageType
+  labId?: string
+  corporateId?: string | null
+  doctorId?: string | null
+  hospitalId?: string | null
+  text?: string
 }
 
 export class DeliveryWorld {
@@ -94,9 +105,9 @@ export class DeliveryWorld {
     return { id, secret: formatSecret(key) }
   }
 
-  async deleteWebhook(id: string): Promise<void> {
+  async deleteWebhook(id: string, labId = this.labId): Promise<void> {
     await this.database.transaction(async (trx) => {
-      const claimed = await claimWebhook(trx, this.accountId, this.labId, id, 'whole_lab')
+      const claimed = await claimWebhook(trx, this.accountId, labId, id, 'whole_lab')
       if (!claimed) throw new Error('no such webhook')
       await recordDeletion(trx, id, this.clock.now())
     })
@@ -136,6 +147,7 @@ export class DeliveryWorld {
       mode: 'catch_all',
       timeZone: 'Asia/Kolkata',
       adminEmail: 'account-admin@example.com',
+      sandbox: false,
       createdAt: this.clock.now(),
     }
     return { account, query: { labID: this.labId }, requestId: 'test' }
@@ -158,6 +170,25 @@ export class DeliveryWorld {
     }
     await this.database.transaction((trx) => recordEvent(trx, event))
     return event
+  }
+
+  /** Records a message through the outbox. */
+  async message(wish: MessageWish = {}): Promise<MessageEvent> {
+    const { type = 'booking.send', labId = this.labId, text = 'Your visit is on Monday.' } = wish
+    const { corporateId = null, doctorId = null, hospitalId = null } = wish
+    const now = this.clock.now()
+    const id = newId(now.getTime())
+    const record = { id: newId(now.getTime()), accountId: this.accountId, labId, integratorId: 'CRM-1', version: 1 }
+    const message = {
+      type,
+      subject: { kind: 'entry' as const, ...record, corporateId, doctorId, hospitalId },
+      recipient: { contact: '9876543210', name: 'Asha' },
+      template: 'visit_reminder',
+      text,
+      variables: { day: 'Monday' },
+      attachmentUrl: null,
+    }
+    return this.database.transaction((trx) => recordMessage(trx, id, message, now))
   }
 
   config(env: Record<string, string> = {}): Config {

@@ -1,0 +1,332 @@
+/**
+ * Runs generated requests of one operation against an app: valid ones, which must be taken, and ones with a fault, which must
+ * be refused in the contract's shape and store nothing.
+ */
+import fc from 'fast-check'
+import type { Answer, ContractChecker, ContractOperation } from '../support/contract-checker.ts'
+import { createAjv } from '../../src/api.ts'
+import type { CallOptions, TestApp } from '../support/app.ts'
+import { nextNumber } from '../support/builders.ts'
+import { arbitraryOf, definitionsOf, type Given, type Schema } from '../support/contract-arbitraries.ts'
+import { mutationsOf, rawMutationsOf } from '../support/contract-mutations.ts'
+import { unknownId, type FuzzWorld, type Tenant } from './fuzz-world.ts'
+import { prepare, type Prepared } from './operation-hints.ts'
+
+export interface Parameter {
+  name: string
+  in: 'query' | 'path' | 'header'
+  required?: boolean
+  schema: Schema
+}
+
+interface FullOperation extends ContractOperation {
+  parameters?: (Parameter | { $ref: string })[]
+  requestBody?: { required?: boolean; content: Record<string, { schema: Schema } | undefined> }
+}
+
+export interface Outcome {
+  operation: string
+  sent: number
+  /** How many of each answer. */
+  statuses: Record<number, number>
+  failures: string[]
+}
+
+/** A request with its one fault, and the statuses that it may get. */
+interface FaultyCall {
+  what: string
+  options: CallOptions
+  pathValues?: Record<string, string>
+  statuses: number[]
+}
+
+const AT_ONCE = 8
+const MAX_TRIES = 5
+/** Rows of these come and go beside what a request asks for. */
+const UNCOUNTED = new Set(['crm_budgets', 'idempotency_keys'])
+
+export class OperationRunner {
+  readonly #world: FuzzWorld
+  readonly #contract: ContractChecker
+  readonly #alsoGiven: Given
+  readonly #ajv = createAjv({ allErrors: false, strict: false })
+
+  /** @param alsoGiven in the place of what the hints of the operations say */
+  constructor(world: FuzzWorld, contract: ContractChecker, alsoGiven: Given = {}) {
+    this.#world = world
+    this.#alsoGiven = alsoGiven
+    this.#contract = contract
+    this.#ajv.addSchema(contract.document, 'contract')
+  }
+
+  get #app(): TestApp {
+    return this.#world.app
+  }
+
+  async runValid(operation: ContractOperation, count: number, seed: number): Promise<Outcome> {
+    const outcome: Outcome = { operation: operation.operationId, sent: 0, statuses: {}, failures: [] }
+    const success = Number(Object.keys(operation.responses).find((status) => status.startsWith('2')))
+    await inTurns(count, async (n) => {
+      const tenant = await this.#tenantOf(operation, n)
+      const prepared = await this.#prepare(operation, tenant, seed)
+      const body = this.#validBody(operation, prepared, seed + n)
+      const options = this.#options(operation, tenant, prepared, body)
+      if (n % 3 === 1 && takesKey(operation)) options.headers!['idempotency-key'] = `fuzz-${seed}-${nextNumber()}`
+      if (n % 5 === 2) options.headers!['x-request-id'] = 'r'.repeat(1 + (n % 200))
+      const allowed = prepared.isGuess ? [success, 400, 403, 404, 409, 422] : [success]
+      await this.#call(outcome, operation, { what: `${tenant.mode}, valid`, options, statuses: allowed }, prepared)
+    })
+    return outcome
+  }
+
+  async runFaulty(operation: ContractOperation, count: number, seed: number): Promise<Outcome> {
+    const outcome: Outcome = { operation: operation.operationId, sent: 0, statuses: {}, failures: [] }
+    let round = 0
+    while (outcome.sent < count) {
+      const tenant = await this.#tenantOf(operation, round, Math.min(count, 100))
+      const prepared = await this.#prepare(operation, tenant, seed)
+      const calls = shuffled(this.#faultyCalls(operation, tenant, prepared, seed + round), seed + round)
+      if (calls.length === 0) return outcome
+      // A few from each body, so that many bodies are seen.
+      const chosen = calls.slice(0, Math.min(100, count - outcome.sent))
+      const before = await this.#rowCounts()
+      await inTurns(chosen.length, (n) => this.#call(outcome, operation, chosen[n]!, prepared))
+      const after = await this.#rowCounts()
+      for (const [table, rows] of Object.entries(after)) {
+        if (rows !== before[table]) {
+          outcome.failures.push(
+            `${operation.operationId}: refused calls changed the rows of ${table} from ${before[table]} to ${rows}`,
+          )
+        }
+      }
+      round++
+    }
+    return outcome
+  }
+
+  async #tenantOf(operation: ContractOperation, n: number, calls = 1): Promise<Tenant> {
+    const isClient = operation.path.startsWith('/client/')
+    return this.#world.tenant(isClient && n % 2 === 1 ? 'party_scoped' : 'catch_all', calls)
+  }
+
+  /** With values for the parameters that nobody gave one. */
+  async #prepare(operation: ContractOperation, tenant: Tenant, seed: number): Promise<Prepared> {
+    const prepared = await prepare(operation, tenant, this.#world)
+    const definitions = definitionsOf(this.#contract.document)
+    const given = { ...prepared.given, ...this.#alsoGiven }
+    const path: Record<string, string> = {}
+    const query: Record<string, string> = {}
+    for (const { name, in: place, required, schema } of this.#parameters(operation)) {
+      if (!required) continue
+      const value = () => String(fc.sample(arbitraryOf(given, definitions, schema, name), { seed, numRuns: 1 })[0])
+      if (place === 'path') path[name] = unknownId(this.#app)
+      if (place === 'query' && prepared.query?.[name] === undefined) query[name] = value()
+    }
+    return { ...prepared, given, path: { ...path, ...prepared.path }, query: { ...query, ...prepared.query } }
+  }
+
+  #validBody(operation: ContractOperation, prepared: Prepared, seed: number): Record<string, unknown> | undefined {
+    const { requestBody } = operation as FullOperation
+    const json = requestBody?.content['application/json']
+    if (!json || (!requestBody.required && seed % 3 === 0)) return undefined
+    const { schema } = json
+    const arbitrary = arbitraryOf(prepared.given ?? {}, definitionsOf(this.#contract.document), schema)
+    const validate = this.#validator(operation)
+    const body = fc.sample(arbitrary, { seed, numRuns: 50 }).find((value) => validate(value))
+    if (body === undefined) throw new Error(`nothing that is generated for ${operation.operationId} fits its schema`)
+    const fixed = (prepared.fix?.(body as object as Record<string, unknown>) ?? body) as Record<string, unknown>
+    return seed % 4 === 0 ? { ...fixed, unknownField: { a: [1, null, 'x'] }, constructor: 1, _id: 'x' } : fixed
+  }
+
+  #validator(operation: ContractOperation) {
+    const path = operation.path.replaceAll('~', '~0').replaceAll('/', '~1')
+    const pointer = `#/paths/${encodeURIComponent(path)}/${operation.method.toLowerCase()}/requestBody/content/application~1json/schema`
+    return this.#ajv.getSchema(`contract${pointer}`)!
+  }
+
+  #options(
+    operation: ContractOperation,
+    tenant: Tenant,
+    prepared: Prepared,
+    body?: Record<string, unknown>,
+  ): CallOptions & { headers: Record<string, string> } {
+    const isClient = operation.path.startsWith('/client/')
+    const takesPdf = 'application/pdf' in ((operation as FullOperation).requestBody?.content ?? {})
+    return {
+      ...(takesPdf ? { rawBody: '%PDF-1.7\n%%EOF\n' } : {}),
+      token: operation.needsToken ? (isClient ? tenant.account.token : this.#world.operatorKey) : undefined,
+      query: { ...prepared.query },
+      headers: { ...prepared.headers, ...(takesPdf ? { 'content-type': 'application/pdf' } : {}) },
+      ...(body === undefined ? {} : { body }),
+    }
+  }
+
+  #faultyCalls(operation: ContractOperation, tenant: Tenant, prepared: Prepared, seed: number): FaultyCall[] {
+    const valid = this.#validBody(operation, prepared, seed | 1)
+    const base = this.#options(operation, tenant, prepared, valid)
+    return [
+      ...this.#bodyFaults(operation, base, valid),
+      ...queryFaults(this.#parameters(operation), base),
+      ...this.#pathFaults(operation, base, prepared),
+      ...(operation.needsToken ? tokenFaults(base) : []),
+    ]
+  }
+
+  #bodyFaults(
+    operation: ContractOperation,
+    base: CallOptions,
+    valid: Record<string, unknown> | undefined,
+  ): FaultyCall[] {
+    const { requestBody } = operation as FullOperation
+    const json = requestBody?.content['application/json']
+    if (!json || valid === undefined) return []
+    const { schema } = json
+    const validate = this.#validator(operation)
+    const { body: _, ...rest } = base
+    const mutations = mutationsOf(valid, schema, definitionsOf(this.#contract.document))
+      .filter(({ body }) => !validate(body))
+      .map(({ what, body }) => ({ what, options: { ...rest, body }, statuses: [400] }))
+    const raw = rawMutationsOf(valid).map(({ what, raw: rawBody, headers, status }) => ({
+      what: `body ${what}`,
+      options: { ...rest, rawBody, headers: { ...rest.headers, ...headers } },
+      statuses: [status],
+    }))
+    // An optional body that is cut to nothing is none.
+    const all: FaultyCall[] = [...mutations, ...raw]
+    return all.filter(({ options }: FaultyCall) => requestBody.required || options.rawBody?.length !== 0)
+  }
+
+  #pathFaults(operation: ContractOperation, base: CallOptions, prepared: Prepared): FaultyCall[] {
+    return this.#parameters(operation)
+      .filter((parameter) => parameter.in === 'path')
+      .flatMap(({ name }) => {
+        const id = prepared.path?.[name] ?? 'x'
+        const others = ['x', '0', 'null', '%00', '%20', `${id}x`, `${id}%20`, id.toUpperCase(), '%E2%82%AC', "'%20OR%201=1", '..%2f..', 'x'.repeat(5000), '__proto__'] // prettier-ignore
+        return others.map((value) => ({
+          what: `${name} is ${value.slice(0, 30)}`,
+          options: base,
+          pathValues: { ...prepared.path, [name]: value },
+          // What a guess has not got right may be said first.
+          statuses: prepared.isGuess ? [400, 403, 404, 409] : [404],
+        }))
+      })
+  }
+
+  #parameters(operation: ContractOperation): Parameter[] {
+    const definitions = definitionsOf(this.#contract.document)
+    return ((operation as FullOperation).parameters ?? []).map((parameter) => {
+      const resolved = definitions.resolve(parameter as Schema) as unknown as Parameter
+      return { ...resolved, schema: definitions.resolve(resolved.schema) }
+    })
+  }
+
+  async #call(outcome: Outcome, operation: ContractOperation, call: FaultyCall, prepared: Prepared): Promise<void> {
+    const values = { ...prepared.path, ...call.pathValues }
+    const path = operation.path.replace(/\{([^}]+)\}/g, (_, name: string) => values[name]!)
+    outcome.sent += 1
+    const fail = (why: string) => {
+      const { token: _, ...shown } = call.options
+      outcome.failures.push(`${operation.method} ${path.slice(0, 200)} (${call.what}): ${why}: ${describe(shown)}`)
+    }
+    try {
+      const answer = await this.#insist(operation.method, path, call.options)
+      outcome.statuses[answer.status] = (outcome.statuses[answer.status] ?? 0) + 1
+      if (!call.statuses.includes(answer.status)) fail(`${answer.status} ${describe(answer.body)}`)
+      else if (answer.status >= 400) requireErrorShape(answer, fail)
+    } catch (error) {
+      fail((error as Error).message)
+    }
+  }
+
+  /** A busy database is told by 503 with Retry-After; on a machine with other work that is no fault, as long as it ends. */
+  async #insist(method: string, path: string, options: CallOptions): Promise<Answer> {
+    for (let tries = 1; ; tries++) {
+      const answer = await this.#app.call(method, path, options)
+      if (answer.status !== 503 || answer.headers['retry-after'] === undefined || tries === MAX_TRIES) return answer
+      await new Promise((resolve) => setTimeout(resolve, 1000 * Number(answer.headers['retry-after'])))
+    }
+  }
+
+  async #rowCounts(): Promise<Record<string, number>> {
+    const { knex } = this.#app.database
+    const [tables] = await knex.raw('SHOW TABLES')
+    const names = tables
+      .map((row: object) => String(Object.values(row)[0]))
+      .filter((name: string) => !UNCOUNTED.has(name))
+    const selects = names.map((name: string) => `SELECT '${name}' AS name, COUNT(*) AS n FROM ${name}`)
+    const [rows] = await knex.raw(selects.join(' UNION ALL '))
+    return Object.fromEntries(rows.map((row: { name: string; n: number }) => [row.name, Number(row.n)]))
+  }
+}
+
+function requireErrorShape(answer: Answer, fail: (why: string) => void): void {
+  const body = answer.body as { success: unknown; status: unknown; error?: { details?: unknown } }
+  const isShaped = body.success === false && body.status === answer.status && typeof body.error?.details === 'string'
+  if (!isShaped) fail(`not the error shape: ${describe(body)}`)
+}
+
+function queryFaults(parameters: Parameter[], base: CallOptions): FaultyCall[] {
+  const queried = parameters.filter((parameter) => parameter.in === 'query')
+  return queried.flatMap(({ name, required, schema }) => {
+    const { [name]: sent, ...others } = base.query ?? {}
+    const search = (...pairs: string[]) => {
+      const rest = new URLSearchParams(others as Record<string, string>).toString()
+      return `?${[rest, ...pairs].filter(Boolean).join('&')}`
+    }
+    const value = encodeURIComponent(sent ?? 'x')
+    const wrong: [what: string, search: string][] = [
+      ['is empty', search(`${name}=`)],
+      ['has no value', search(name)],
+      ['is sent twice', search(`${name}=${value}`, `${name}=${value}`)],
+    ]
+    if (required) wrong.push(['is missing', search()], ['is in brackets', search(`${name}[]=${value}`)])
+    if (required) wrong.push(['is in upper case', search(`${name.toUpperCase()}_=${value}`)])
+    if (schema.maxLength !== undefined)
+      wrong.push(['is one too long', search(`${name}=${'x'.repeat(schema.maxLength + 1)}`)])
+    if (schema.enum) wrong.push(['is no known word', search(`${name}=nope`)])
+    if ([schema.type].flat().includes('integer')) {
+      for (const text of ['x', '1.5', '1e99', ' ', String((schema.minimum ?? 0) - 1)]) wrong.push([`is ${text}`, search(`${name}=${encodeURIComponent(text)}`)]) // prettier-ignore
+      if (schema.maximum !== undefined) wrong.push(['is one too large', search(`${name}=${schema.maximum + 1}`)])
+    }
+    if (schema.format !== undefined) wrong.push(['has no such format', search(`${name}=2026-02-30`)])
+    return wrong.map(([what, text]) => {
+      const { query: _, ...rest } = base
+      return { what: `${name} ${what}`, options: { ...rest, search: text }, statuses: [400] }
+    })
+  })
+}
+
+function tokenFaults(base: CallOptions): FaultyCall[] {
+  const token = base.token!
+  const none = { what: 'no token', options: { ...base, token: undefined }, statuses: [401] }
+  const values = [`Bearer ${token}x`, `Bearer ${token.slice(0, -2)}`, 'Bearer', 'Bearer ', `Basic ${token}`, token, `Bearer ${token}, Bearer ${token}`, `Bearer ${token} ${token}`, 'Bearer null', `Bearer ${'a'.repeat(60_000)}`] // prettier-ignore
+  return [
+    none,
+    ...values.map((authorization) => ({
+      what: `authorization ${authorization.slice(0, 12)}`,
+      options: { ...base, token: undefined, headers: { ...base.headers, authorization } },
+      statuses: [401],
+    })),
+  ]
+}
+
+function takesKey(operation: ContractOperation): boolean {
+  return JSON.stringify((operation as FullOperation).parameters ?? []).includes('IdempotencyKey')
+}
+
+async function inTurns(count: number, work: (n: number) => Promise<void>): Promise<void> {
+  let next = 0
+  const worker = async () => {
+    while (next < count) await work(next++)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, worker))
+}
+
+function shuffled<T>(items: T[], seed: number): T[] {
+  const [sorted] = fc.sample(fc.shuffledSubarray(items, { minLength: items.length }), { seed, numRuns: 1 })
+  return sorted!
+}
+
+function describe(value: unknown): string {
+  return JSON.stringify(value)?.slice(0, 1500) ?? 'nothing'
+}
