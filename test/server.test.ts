@@ -102,6 +102,36 @@ test('with OPERATOR_PORT the operator has a listener of its own, and the public 
   expect(await server.exit).toBe(0)
 })
 
+test('with REUSE_PORT two servers share a port, and when one stops the other answers', async () => {
+  const shared = { PORT: String(await freePort()), REUSE_PORT: 'true' }
+  const [staying, leaving] = [start(shared), start(shared)]
+  const port = (await staying.port)!
+  expect(await leaving.port).toBe(port)
+  let gone = false
+  const answered = { staying: 0, leaving: 0 }
+  // A connection that the kernel had queued for the one that leaves may be reset before it is accepted. No request was
+  // taken over it, and a client connects again, as any does.
+  let resets = 0
+  const ask = () => fetch(`http://127.0.0.1:${port}/livez`, { headers: { connection: 'close' } })
+  const knock = async () => {
+    // Each over a connection of its own: until it has stopped some of them go to the one that leaves.
+    while (!gone) {
+      const { status } = await ask().catch(() => (resets++, ask()))
+      expect(status).toBe(200)
+      answered[leaving.child.exitCode === null ? 'leaving' : 'staying'] += 1
+    }
+  }
+  const knocking = Promise.all(Array.from({ length: 8 }, knock))
+  while (answered.leaving < 50) await new Promise((resolve) => setTimeout(resolve, 10))
+  leaving.child.kill('SIGTERM')
+  expect(await leaving.exit).toBe(0)
+  while (answered.staying < 50) await new Promise((resolve) => setTimeout(resolve, 10))
+  gone = true
+  await knocking
+  // Not one each, which a server that refuses would bring about.
+  expect(resets).toBeLessThanOrEqual(8)
+})
+
 test('what keeps it from starting is said in one line, with exit 1 and nothing on stdout', async () => {
   const taken = createServer()
   const takenPort = await new Promise<number>((resolve) => {

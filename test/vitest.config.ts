@@ -11,6 +11,8 @@ export default defineConfig({
     pool: 'forks',
     // Files mostly wait for a database or a socket: two at a time also where there are only two cores.
     maxWorkers: Math.max(2, availableParallelism() - 1),
+    // Only for tests that say that they run side by side: what those mostly do is wait.
+    maxConcurrency: 20,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

@@ -8,12 +8,15 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { startHttpsReceiver, type HttpsReceiver, type ReceivedRequest } from '../../scripts/https-receiver.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import type { Party } from '../../src/catalogue/parties-repository.ts'
+import { monotonicMs } from '../../src/clock.ts'
+import { LANE_VIEW_MAX_AGE_MS } from '../../src/deliveries/lanes-repository.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { getDeliverySettings, keysAt } from '../../src/webhooks/delivery-settings-repository.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { autoDelete, buildAccount, buildLab, buildParty, subscribeBody, type TestAccount } from '../support/builders.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
+import { secretOfKey } from '../support/secret-of-key.ts'
 import { createTestTls } from '../support/tls.ts'
 
 describe('the operation', () => {
@@ -42,7 +45,7 @@ describe('the operation', () => {
     (await app.call('POST', '/client/events/subscribe', { token: account.token, body })).body.data
   const secretsAt = async (id: string, now: Date) => {
     const settings = await getDeliverySettings(app.database.knex, app.keys, id, now)
-    return keysAt(settings, now).map((key) => `whsec_${key.export().toString('base64')}`)
+    return keysAt(settings, now).map(secretOfKey)
   }
   const later = (seconds: number) => new Date(app.clock.nowMs() + seconds * 1000)
 
@@ -201,8 +204,8 @@ describe('deliveries during and after a rotation', () => {
     const webhook = await world.webhook({ endpoint: receiver.url })
     await world.daemon(tls.caFile)
     expect(await signedWith(webhook.secret, webhook.secret)).toEqual([true, true, 1])
-    const { secret } = await world.rotateSecret(webhook.id, 3)
     const rotatedAtMs = world.clock.nowMs()
+    const { secret } = await world.rotateSecret(webhook.id, 3)
     await expect
       .poll(() => signedWith(webhook.secret, secret), { timeout: 1000, interval: 20 })
       .toEqual([true, true, 2])
@@ -218,7 +221,7 @@ describe('deliveries during and after a rotation', () => {
     await expect
       .poll(() => signedWith(webhook.secret, secret), { timeout: 10_000, interval: 50 })
       .toEqual([false, true, 1])
-    expect(world.clock.nowMs() - rotatedAtMs).toBeGreaterThanOrEqual(2900)
+    expect(world.clock.nowMs() - rotatedAtMs).toBeGreaterThanOrEqual(3000)
     expect(await ownerOf(webhook.id)).toBe(owner)
   })
 
@@ -235,6 +238,33 @@ describe('deliveries during and after a rotation', () => {
     await expect
       .poll(() => signedWith(newest.secret, last.secret), { timeout: 1000, interval: 20 })
       .toEqual([false, true, 1])
+  })
+
+  test('every attempt after the answer carries the new signature, also where the hint to the daemon was lost', async () => {
+    const webhook = await world.webhook({ endpoint: receiver.url })
+    await world.daemon(tls.caFile)
+    let old = webhook.secret
+    expect(await signedWith(old, old)).toEqual([true, true, 1])
+    for (let round = 0; round < 5; round++) {
+      const { secret } = await world.rotateSecret(webhook.id, 3600)
+      expect(await ownerOf(webhook.id)).not.toBeNull()
+      expect(await signedWith(old, secret)).toEqual([true, true, 2])
+      old = secret
+    }
+    const { secret } = await world.rotateSecret(webhook.id, 0)
+    expect(await signedWith(old, secret)).toEqual([false, true, 1])
+  })
+
+  test('an owner that is stuck delays the answer until it may start nothing any more, and not longer', async () => {
+    const webhook = await world.webhook({ endpoint: receiver.url })
+    await db.database
+      .knex('lanes')
+      .where({ webhook_id: webhook.id })
+      .update({ owner: newId(0) })
+    const startedAtMs = monotonicMs()
+    await world.rotateSecret(webhook.id, 3600)
+    expect(monotonicMs() - startedAtMs).toBeGreaterThanOrEqual(LANE_VIEW_MAX_AGE_MS - 1)
+    expect(monotonicMs() - startedAtMs).toBeLessThan(LANE_VIEW_MAX_AGE_MS + 2000)
   })
 
   const ownerOf = async (id: string) =>

@@ -7,6 +7,7 @@ import { newId } from '../../src/ids.ts'
 import { getDeliverySettings } from '../../src/webhooks/delivery-settings-repository.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildParty, subscribeBody, type TestAccount } from '../support/builders.ts'
+import { secretOfKey } from '../support/secret-of-key.ts'
 
 let app: TestApp
 let catchAll: TestAccount
@@ -80,7 +81,7 @@ describe('subscribing', () => {
     expect(sealed.toString('latin1')).not.toContain(secret.slice(6, 20))
     expect(() => unseal(app.keys, sealed, newId(0))).toThrow()
     const { signingKeys } = await getDeliverySettings(app.database.knex, app.keys, _id, app.clock.now())
-    expect(signingKeys.map(({ key }) => `whsec_${key.export().toString('base64')}`)).toEqual([secret])
+    expect(signingKeys.map(({ key }) => secretOfKey(key))).toEqual([secret])
   })
 
   test('takes every event of the specification and merges names given twice', async () => {

@@ -1,0 +1,44 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createHttpServer, drain, listen } from '../src/http-server.ts'
+
+const BODY_TIMEOUT_MS = 200
+
+const server = createHttpServer((req, res) => {
+  req.resume()
+  req.on('end', () => res.end('read to its end'))
+}, BODY_TIMEOUT_MS)
+let port: number
+
+beforeAll(async () => {
+  port = await listen(server, 0, '127.0.0.1')
+})
+afterAll(() => drain(server, 1000))
+
+/** Sends a head and half a body; the other half where the server has not answered by then. */
+async function sendSlowly(path: string, contentType: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  socket.write(
+    `POST ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: ${contentType}\r\nContent-Length: 4\r\n\r\n%P`,
+  )
+  const answer = text(socket)
+  const late = new Promise((resolve) => setTimeout(resolve, BODY_TIMEOUT_MS * 4))
+  if ((await Promise.race([answer, late])) === undefined) socket.write('DF')
+  return answer
+}
+
+test('a body that takes too long is answered 408 in the error shape', async () => {
+  const answer = await sendSlowly('/client/crm/lead/create', 'application/json')
+  expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
+  expect(JSON.parse(answer.split('\r\n\r\n')[1]!)).toMatchObject({ success: false, status: 408 })
+  expect(await sendSlowly('/client/crm/lead/create', 'application/pdf')).toContain('408')
+})
+
+test('the file of a report has longer', async () => {
+  expect(await sendSlowly('/operator/accounts/x/reports/y/upload', 'application/pdf')).toMatch(
+    /^HTTP\/1\.1 200 OK\r\n[^]*read to its end/,
+  )
+})
