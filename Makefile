@@ -16,10 +16,10 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help run migrate api daemon test check types mock demo receiver bench-quick
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench-quick bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts controls
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: $(INSTALLED) ## Start everything: private database (unless MYSQL_URL is set), schema, demo data, API, daemon
 	@exec node scripts/run.ts
@@ -59,11 +59,47 @@ types: $(INSTALLED) ## Generate the types of both contracts
 mock: $(INSTALLED) ## Answer as the client contract says, on MOCK_PORT
 	@exec node scripts/mock.ts
 
+docs: $(INSTALLED) ## Render both contracts, one page each; the API serves them at /docs
+	@exec node scripts/docs.ts
+
 demo: $(INSTALLED) ## Walk through the service against a running `make run`
 	@exec node scripts/demo.ts
 
+fuzz: $(INSTALLED) ## Send what the contracts allow, and what they do not: ARGS="--n 300 --seed 1"
+	@exec node scripts/fuzz.ts $(ARGS)
+
 bench-quick: $(INSTALLED) ## Measure delivery, each figure beside this machine's own limit; writes bench.json
-	@exec node scripts/bench/bench.ts
+	@exec node scripts/bench/bench.ts $(ARGS)
+
+bench-neighbours: $(INSTALLED) ## Measure what healthy webhooks notice of 100 that hang, are slow, refuse or have no name server
+	@exec node scripts/bench/neighbours.ts $(ARGS)
+
+bench-delete: $(INSTALLED) ## Measure the deletion of a webhook for which 1,000,000 copies wait
+	@exec node scripts/bench/delete-webhook.ts $(ARGS)
+
+bench-hostile: $(INSTALLED) ## Hold a daemon against every faulty endpoint at once
+	@exec node scripts/bench/hostile.ts $(ARGS)
+
+doctor: $(INSTALLED) ## Recompute what follows from other rows, and name what is off
+	@exec node scripts/doctor.ts $(ARGS)
+
+bench-crash: $(INSTALLED) ## Kill everything, at each point and at random: ARGS="--kills 1500 --seed 7" for the full form
+	@exec node scripts/crash/bench-crash.ts $(ARGS)
+
+bench-database-faults: $(INSTALLED) ## Stop, cut, kill and fill the database under load: ARGS="--rounds 20 --seconds 30 --cuts 500"
+	@exec node scripts/crash/bench-database-faults.ts $(ARGS)
+
+bench-restarts: $(INSTALLED) ## Rolling restarts of API and daemon under load: ARGS="--rolls 50 --rate 100" for the full form
+	@exec node scripts/crash/bench-restarts.ts $(ARGS)
+
+controls: $(INSTALLED) ## Switch each of seven guards off in a copy of the code: its test must turn red
+	@exec node scripts/controls.ts
+
+mutants: $(INSTALLED) ## Break the life cycle in a copy of the code, twenty ways: its tests must find each
+	@exec node scripts/mutants.ts
+
+operator: $(INSTALLED) ## The operator API from the command line: make operator ARGS="--help"
+	@exec node scripts/operator.ts $(ARGS)
 
 receiver: $(INSTALLED) ## Receive webhooks on this machine and show them
 	@exec node scripts/receiver.ts
