@@ -1,9 +1,12 @@
 /**
  * Calls to the operator API.
  */
+import type { components } from '../../src/generated/operator.ts'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { NoAnswer, Refusal, UsageFault } from './command-faults.ts'
+
+type Schemas = components['schemas']
 
 export interface OperatorClient {
   /** @throws Refusal for an answer from 400 to 499, NoAnswer for a higher one or none */
@@ -54,9 +57,10 @@ export function createOperatorClient(options: {
     const text = await answer.text().catch(() => '')
     const content = parseJson(text)
     if (answer.ok && content !== undefined) return content
-    const details = (content as any)?.error?.details ?? 'the answer is not that of this service'
+    const fault = content as Partial<Schemas['Error']> | undefined
+    const details = fault?.error?.details ?? 'the answer is not that of this service'
     if (answer.status >= 500 || content === undefined) throw new NoAnswer(`${answer.status}: ${details}`)
-    throw new Refusal(`${answer.status} ${(content as any).message}: ${details}`, answer.status)
+    throw new Refusal(`${answer.status} ${fault?.message}: ${details}`, answer.status)
   }
 
   return {

@@ -94,7 +94,7 @@ export function loginHandlers({ database, clock, keys, smsSender, patientTokens 
       // A wrong try is counted and committed before anything is thrown: it must outlive its own 401.
       const claims = await database.transaction(async (trx): Promise<PatientClaims | undefined> => {
         const token = await findOtpToken(trx, tokenHash)
-        // Another account's contact is not found under this account, so that its token is as unknown as any.
+        // Another account's contact is not found under this account, so that its token is an unknown one.
         const contact = token && (await lockOtpContact(trx, account.id, token.contactHash))
         const code = contact && (await findOtpCode(trx, contact.hash, token.codeId))
         if (!contact || !code) return undefined
