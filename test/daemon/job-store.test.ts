@@ -18,6 +18,8 @@ import { createTestTls } from '../support/tls.ts'
 
 const log = createLogger('daemon', 'silent')
 const MONGODB_URL = process.env.MONGODB_URL
+const WITHOUT_MONGODB = 'skipped: MONGODB_URL names no server; the gate starts one with test/servers/ferretdb.sh'
+if (!MONGODB_URL) console.log(WITHOUT_MONGODB)
 
 /** A database of its own on that server. */
 function ownMongoUrl(): string {
@@ -165,7 +167,7 @@ describe.each(stores)('the %s job store', (_name, open) => {
   })
 })
 
-describe.runIf(MONGODB_URL)('daemons whose jobs are in MongoDB', () => {
+describe.runIf(MONGODB_URL)(`daemons whose jobs are in MongoDB${MONGODB_URL ? '' : ` (${WITHOUT_MONGODB})`}`, () => {
   const url = MONGODB_URL ? ownMongoUrl() : ''
   let db: TestDatabase
   let tls: Awaited<ReturnType<typeof createTestTls>>
