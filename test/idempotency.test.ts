@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { updateOperatorValues } from '../src/billing/operator-lists-repository.ts'
 import type { Lab } from '../src/catalogue/labs-repository.ts'
 import { hashValue } from '../src/crypto.ts'
-import { hashBody, isIdempotentOperation } from '../src/idempotency/idempotency-rules.ts'
+import { hashBody } from '../src/idempotency/idempotency-rules.ts'
 import { client, startTestApp, type TestApp } from './support/app.ts'
 import {
   buildAccount,
@@ -280,18 +280,6 @@ async function countWaiting(): Promise<number> {
   return Number(rows[0].n)
 }
 
-test('the operations with a key are those of the contract', () => {
-  const parameter = '#/components/parameters/IdempotencyKey'
-  for (const operation of client.operations) {
-    const { parameters = [] } = operation as { parameters?: { $ref?: string }[] }
-    const isInContract = parameters.some(({ $ref }) => $ref === parameter)
-    expect([operation.operationId, isIdempotentOperation(operation.operationId)]).toEqual([
-      operation.operationId,
-      isInContract,
-    ])
-  }
-})
-
 test("a day's duplicate is 409 again, with the entry that was there", async () => {
   const body = leadBody(lab)
   const { leadId } = (await send(LEAD, undefined, body)).body
@@ -311,24 +299,6 @@ test('without the header nothing is kept, and a repeat is what it was', async ()
   const ids = [await send(SUBSCRIPTION, undefined, subscription), await send(SUBSCRIPTION, undefined, subscription)]
   expect(new Set(ids.map((answer) => answer.body.data._id)).size).toBe(2)
   expect(await keys()).toBe(before)
-})
-
-test.each([
-  ['empty', ''],
-  ['blank inside', 'two words'],
-  ['longer than 255', 'k'.repeat(256)],
-  ['not ASCII', 'sch\u00fcssel'],
-])('a key that is %s is 400, and is not kept', async (_, key) => {
-  const answer = await send(LEAD, key, leadBody(lab))
-  expect([answer.status, answer.body.error.fields[0].field]).toEqual([400, 'Idempotency-Key'])
-  expect(await findKeyRows(key)).toEqual([])
-})
-
-test('a key of 255 characters serves', async () => {
-  const key = 'k'.repeat(255)
-  const body = leadBody(lab)
-  expect((await send(LEAD, key, body)).status).toBe(200)
-  expect(isReplay(await send(LEAD, key, body))).toBe(true)
 })
 
 test('401 and 429 are not kept, and a repeat counts as a CRM call', async () => {

@@ -187,32 +187,6 @@ test('tests and packages that could not be matched carry a tag that staff can lo
   expect(await tagged().select('name')).toEqual([{ name: 'Senior profile' }])
 })
 
-describe('every value that the specification lists is taken and stored', () => {
-  test.each([
-    ['gender', ['male', 'female', 'other']],
-    ['age_type', ['year', 'month', 'day']],
-    ['priority', ['urgent', 'high', 'medium', 'low']],
-  ])('%s', async (field, values) => {
-    for (const value of values) {
-      const { body } = await create(leadBody(lab, { [field]: value }))
-      const { details } = await entryOf(body.leadId)
-      expect(typeof details === 'string' ? JSON.parse(details) : details).toEqual({ [field]: value })
-    }
-  })
-
-  test.each([
-    ['bookingType', 'booking_type', ['Home Collection', 'Lab Visit']],
-    ['paymentStatus', 'payment_status', ['Pending', 'Paid', 'Pay Later']],
-    ['paymentMethod', 'payment_method', ['UPI', 'Card', 'Cash']],
-    ['phase', 'phase', ['lead', 'booking']],
-  ])('%s', async (field, column, values) => {
-    for (const value of values) {
-      const { body } = await create(bookingBody(lab, { [field]: value }))
-      expect((await entryOf(body.leadId))[column]).toBe(value)
-    }
-  })
-})
-
 describe('a booking', () => {
   test('needs its type and its time', async () => {
     const { status, body } = await create(leadBody(lab, { phase: 'booking' }))
@@ -366,36 +340,6 @@ describe('a request is refused', () => {
       expect((await create(leadBody(scopedLab, parties), scoped)).status).toBe(200)
     }
   })
-})
-
-test.each(['catch_all', 'party_scoped'] as const)(
-  'on a %s account each party field takes its own kind',
-  async (mode) => {
-    const owner = await buildAccount(app, { mode })
-    const ownLab = await buildLab(app, owner)
-    const fields = {
-      corporateUser: 'corporate',
-      referredOrganization: 'doctor',
-      referredHospitalOrganization: 'hospital',
-    }
-    const ids: Record<string, string> = {}
-    for (const kind of ['corporate', 'doctor', 'hospital'] as const) ids[kind] = (await buildParty(app, owner, kind)).id
-    for (const [field, kind] of Object.entries(fields)) {
-      for (const [otherKind, id] of Object.entries(ids)) {
-        const { status, body } = await create(leadBody(ownLab, { [field]: id }), owner)
-        expect([field, otherKind, status]).toEqual([field, otherKind, otherKind === kind ? 200 : 400])
-        if (status === 400) expect(body.error.fields).toEqual([{ field, message: 'is unknown' }])
-      }
-    }
-  },
-)
-
-test('the same integratorID twice is two entries', async () => {
-  const answers = [
-    await create(leadBody(lab, { integratorID: 'same' })),
-    await create(leadBody(lab, { integratorID: 'same' })),
-  ]
-  expect(answers.map(({ status }) => status)).toEqual([200, 200])
 })
 
 test('no attempt of this file was answered with a fault of ours', () => {
