@@ -6,6 +6,9 @@ import { ADDRESS_REFUSED, DNS_FAULT_PREFIX } from './endpoint-connector.ts'
 export type AttemptClass =
   'ok' | 'http_status' | 'timeout' | 'dns' | 'refused' | 'reset' | 'tls' | 'address_refused' | 'protocol' | 'unknown'
 
+/** Of a host with several addresses, none of which could be reached. */
+const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
+
 const CLASS_OF_CODE: Record<string, AttemptClass> = {
   [ADDRESS_REFUSED]: 'address_refused',
   ECONNREFUSED: 'refused',
@@ -18,10 +21,10 @@ const CLASS_OF_CODE: Record<string, AttemptClass> = {
   EPIPE: 'reset',
   UND_ERR_SOCKET: 'reset',
   ETIMEDOUT: 'timeout',
-  UND_ERR_CONNECT_TIMEOUT: 'timeout',
+  [CONNECT_TIMEOUT]: 'timeout',
   EPROTO: 'tls',
+  HPE_INVALID: 'protocol',
   UND_ERR_HEADERS_OVERFLOW: 'protocol',
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'protocol',
   UND_ERR_INVALID_ARG: 'protocol',
   CERT_HAS_EXPIRED: 'tls',
   CERT_NOT_YET_VALID: 'tls',
@@ -55,6 +58,8 @@ const TEXT: Record<AttemptClass, string> = {
   unknown: 'the request failed',
 }
 
+export const ATTEMPT_CLASSES = Object.keys(TEXT) as AttemptClass[]
+
 /** @returns a class, and a sentence with the code; never text from the remote side */
 export function attemptFault(error: Error): { class: AttemptClass; error: string } {
   const code = codeOf(error)
@@ -66,17 +71,14 @@ function classOf(code: string): AttemptClass {
   const known = CLASS_OF_CODE[code]
   if (known) return known
   if (code.startsWith(DNS_FAULT_PREFIX)) return 'dns'
-  if (code.startsWith('HPE_')) return 'protocol'
   if (code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_')) return 'tls'
   return 'unknown'
 }
 
-/** With several addresses tried, Node reports an AggregateError: its first cause decides. */
+/** With several addresses tried, Node reports an AggregateError: one that did not answer in time decides, or else the first. */
 function codeOf(error: Error): string {
-  const { code, errors } = error as { code?: unknown; errors?: unknown[] }
-  const first = errors?.[0] as { code?: unknown } | undefined
-  const value = typeof first?.code === 'string' ? first.code : code
-  if (typeof value === 'string' && /^[A-Z0-9_]{1,60}$/.test(value)) return value
-  // undici leaves the code away for parser errors that it has no name for.
-  return error.name === 'HTTPParserError' ? 'HPE_INVALID' : ''
+  const { code, errors } = error as { code?: unknown; errors?: { code?: unknown }[] }
+  if (errors?.some((cause) => cause.code === 'ETIMEDOUT')) return CONNECT_TIMEOUT
+  const value = errors?.[0]?.code ?? code
+  return typeof value === 'string' && /^[A-Z0-9_]{1,60}$/.test(value) ? value : ''
 }

@@ -1,46 +1,74 @@
 /**
- * Deadlines that all lie equally far ahead: a queue with one timer, where a timer for each of thousands of requests a second
+ * Deadlines that all lie equally far ahead: a list with one timer, where a timer for each of thousands of requests a second
  * would cost as much as signing them.
  */
 import { monotonicMs } from '../src/clock.ts'
 
-export class Deadlines {
+/** One that somebody waits for. Linked both ways, so that the many that never expire leave at no cost. */
+export interface Deadline<T> {
+  readonly owner: T
+  readonly atMs: number
+  previous: Deadline<T> | undefined
+  next: Deadline<T> | undefined
+  over: boolean
+}
+
+export class Deadlines<T> {
   readonly #afterMs: number
+  readonly #expire: (owner: T) => void
   /** In the order of their times, because all wait equally long. */
-  readonly #waiting = new Map<() => void, number>()
+  #first: Deadline<T> | undefined
+  #last: Deadline<T> | undefined
   #timer: NodeJS.Timeout | undefined
 
-  /** @param afterMs from `add` to the call */
-  constructor(afterMs: number) {
+  /**
+   * @param afterMs from `add` to the call
+   * @param expire is called once for each whose time is over, unless it was removed before
+   */
+  constructor(afterMs: number, expire: (owner: T) => void) {
     this.#afterMs = afterMs
+    this.#expire = expire
   }
 
-  /** @param expire is called once when the time is over, unless it was removed before */
-  add(expire: () => void): void {
-    this.#waiting.set(expire, monotonicMs() + this.#afterMs)
-    this.#timer ??= setTimeout(() => this.#expire(), this.#afterMs)
+  /** @param nowMs monotonic */
+  add(owner: T, nowMs: number): Deadline<T> {
+    const atMs = nowMs + this.#afterMs
+    const deadline: Deadline<T> = { owner, atMs, previous: this.#last, next: undefined, over: false }
+    if (this.#last) this.#last.next = deadline
+    else this.#first = deadline
+    this.#last = deadline
+    this.#timer ??= setTimeout(() => this.#expireDue(), this.#afterMs)
+    return deadline
   }
 
-  remove(expire: () => void): void {
-    this.#waiting.delete(expire)
+  remove(deadline: Deadline<T>): void {
+    if (deadline.over) return
+    deadline.over = true
+    const { previous, next } = deadline
+    if (previous) previous.next = next
+    else this.#first = next
+    if (next) next.previous = previous
+    else this.#last = previous
   }
 
   /** Nothing expires any more. */
   close(): void {
     clearTimeout(this.#timer)
-    this.#waiting.clear()
+    while (this.#first) this.remove(this.#first)
   }
 
-  #expire(): void {
+  #expireDue(): void {
     this.#timer = undefined
     const nowMs = monotonicMs()
-    for (const [expire, atMs] of this.#waiting) {
-      if (atMs > nowMs) {
-        this.#timer = setTimeout(() => this.#expire(), Math.max(1, Math.ceil(atMs - nowMs)))
+    for (let due = this.#first; due; due = this.#first) {
+      if (due.atMs > nowMs) {
+        // One that was added meanwhile may have set a later one.
+        clearTimeout(this.#timer)
+        this.#timer = setTimeout(() => this.#expireDue(), Math.max(1, Math.ceil(due.atMs - nowMs)))
         return
       }
-      this.#waiting.delete(expire)
-      expire()
+      this.remove(due)
+      this.#expire(due.owner)
     }
   }
 }

@@ -2,11 +2,10 @@
  * Connects to an integrator's endpoint, and to nothing else: the vetted address is the one connected to, the name stays in
  * SNI and Host, the certificate is always verified.
  */
-import { Resolver } from 'node:dns/promises'
+import { NODATA, Resolver } from 'node:dns/promises'
 import { readFileSync } from 'node:fs'
-import { isIP, type LookupFunction, type Socket } from 'node:net'
-import { createSecureContext, rootCertificates } from 'node:tls'
-import { buildConnector } from 'undici'
+import { isIP, type LookupFunction, type OnReadOpts } from 'node:net'
+import { connect, createSecureContext, rootCertificates, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { isLocalName, type AddressPolicy } from '../src/webhooks/endpoint-address.ts'
 
 /** What a refused address is told apart by. */
@@ -20,8 +19,7 @@ const LOOPBACK = ['127.0.0.1', '::1']
 
 const DNS_TIMEOUT_MS = 3000
 const DNS_TRIES = 2
-/** What a connection that took too long is told apart by; undici's own word for it. */
-const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
+const TCP_KEEP_ALIVE_MS = 60_000
 
 export interface ConnectorOptions {
   policy: AddressPolicy
@@ -31,33 +29,49 @@ export interface ConnectorOptions {
   dnsServers?: string[]
 }
 
+/** Whom a connection leads to, and what was agreed with it before. */
+export interface EndpointOrigin {
+  /** An IPv6 literal without its brackets. */
+  readonly host: string
+  readonly port: number
+  /** Of its last TLS connection: spares the next one most of the handshake. */
+  session: Buffer | undefined
+}
+
+/** @throws when the host is a literal address that may not be called; what is learned later comes as the socket's error */
+export type ConnectEndpoint = (origin: EndpointOrigin, onread: OnReadOpts) => TLSSocket
+
 /**
- * @param timeoutMs from the name look-up to the end of the TLS handshake; a bit more than an attempt has, whose own deadline
- *   comes first: this one makes sure that the socket goes too
+ * Connections have no deadline of their own: each is made for an attempt, whose deadline began before the name look-up and
+ * takes the socket with it.
  * @throws when a CA file can't be read or is no certificate
  */
-export function createEndpointConnector(options: ConnectorOptions, timeoutMs: number): buildConnector.connector {
+export function createEndpointConnector(options: ConnectorOptions): ConnectEndpoint {
   const ca = [...rootCertificates, ...options.caFiles.map((file) => readFileSync(file, 'utf8'))]
-  // Built once: parsing the trust anchors for every connection would cost more than the handshake.
-  const secureContext = createSecureContext({ ca, minVersion: 'TLSv1.2' })
-  const connect = buildConnector({
-    secureContext,
-    minVersion: 'TLSv1.2',
+  const shared = {
+    // Built once: parsing the trust anchors for every connection would cost more than the handshake.
+    secureContext: createSecureContext({ ca, minVersion: 'TLSv1.2' }),
+    minVersion: 'TLSv1.2' as const,
     rejectUnauthorized: true,
-    allowH2: false,
-    // Its clock ticks once a second.
-    timeout: 0,
+    // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
+    ALPNProtocols: ['http/1.1'],
     autoSelectFamily: true,
     lookup: vettedLookup(options),
-  } as buildConnector.BuildOptions) as (...args: Parameters<buildConnector.connector>) => Socket
-  return (target, callback) => {
+  }
+  return (origin, onread) => {
+    const { host, port, session } = origin
+    const literal = isIP(host) !== 0
     // A literal address never reaches `lookup`.
-    if (isIP(target.hostname) && !options.policy.allows(target.hostname)) return callback(refused(), null)
-    const timer = setTimeout(() => socket.destroy(tooSlow()), timeoutMs)
-    const socket = connect(target, (...result) => {
-      clearTimeout(timer)
-      callback(...result)
-    })
+    if (literal && !options.policy.allows(host)) throw refused()
+    const name = literal ? {} : { servername: host }
+    const target: ConnectionOptions & { onread: OnReadOpts } = { ...shared, ...name, host, port, session, onread }
+    const socket = connect(target)
+    socket.setNoDelay(true)
+    socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
+    socket.on('session', (session: Buffer) => (origin.session = session))
+    // A server that stumbles over its own session is asked without one next time.
+    socket.on('error', () => (origin.session = undefined))
+    return socket
   }
 }
 
@@ -87,7 +101,9 @@ async function resolveAll(resolver: Resolver, hostname: string): Promise<string[
   const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)])
   const addresses = [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])]
   if (addresses.length > 0) return addresses
-  throw (v4 as PromiseRejectedResult).reason
+  const failed = [v4, v6].find((result) => result.status === 'rejected')
+  // An alias that leads to no address is an answer, of nothing.
+  throw failed?.reason ?? Object.assign(new Error('the name has no address'), { code: NODATA })
 }
 
 /** Told apart from the endpoint's own faults: c-ares uses the same codes for its servers (ECONNREFUSED). */
@@ -95,10 +111,6 @@ function unresolved(error: NodeJS.ErrnoException): Error {
   return Object.assign(new Error('the name could not be resolved'), {
     code: DNS_FAULT_PREFIX + (error.code ?? 'UNKNOWN'),
   })
-}
-
-function tooSlow(): Error {
-  return Object.assign(new Error('no connection in time'), { code: CONNECT_TIMEOUT })
 }
 
 function refused(): Error {

@@ -1,26 +1,21 @@
 /**
  * The one outbound call to an integrator. A fault of the remote side is a value with a class, never thrown.
  */
-import { subscribe } from 'node:diagnostics_channel'
-import type { Socket } from 'node:net'
-import { Client, Pool, type Dispatcher } from 'undici'
 import { monotonicMs } from '../src/clock.ts'
 import { attemptFault, type AttemptClass } from './attempt-faults.ts'
-import { Deadlines } from './deadlines.ts'
+import { Deadlines, type Deadline } from './deadlines.ts'
+import type { EndpointConnection, Exchange } from './endpoint-connection.ts'
 import { createEndpointConnector, type ConnectorOptions } from './endpoint-connector.ts'
+import { EndpointPools } from './endpoint-pools.ts'
+import type { HttpAnswer } from './http-answer.ts'
+import { requestBytes, requestTarget, type RequestTarget } from './http-request.ts'
 
 /** From the start of the attempt (name look-up) to the end of the answer's head. Source: specification, delivery rule 1. */
 const HEAD_DEADLINE_MS = 10_000
-/** After the head: how much of the body is read, for how long, and how much is kept. */
-const BODY_READ_BYTES = 16_384
+/** After the head: for how long the body is read. */
 const BODY_READ_MS = 2000
-const BODY_KEPT_BYTES = 1024
-const IDLE_SOCKET_MS = 8000
-/** The attempt's own deadline comes before that of its connection. */
-const CONNECT_GRACE_MS = 200
-/** A pool that nothing was sent through for so long is closed. */
-const IDLE_POOL_MS = 60_000
-const MAX_HEAD_BYTES = 16_384
+/** A webhook's endpoint is the same string each time: so many are known, and then learned anew. */
+const MAX_TARGETS = 5000
 
 export interface WebhookRequest {
   endpoint: string
@@ -46,88 +41,51 @@ export interface WebhookClient {
 
 /** @param headDeadlineMs from the start of an attempt to the end of the answer's head; 10 s by the specification */
 export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = HEAD_DEADLINE_MS): WebhookClient {
-  const connect = createEndpointConnector(options, headDeadlineMs + CONNECT_GRACE_MS)
-  const clientOptions = {
-    connect,
-    pipelining: 1,
-    // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
-    allowH2: false,
-    // The deadlines are our own: undici's would stop at each part, not at the whole.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    keepAliveTimeout: IDLE_SOCKET_MS,
-    keepAliveMaxTimeout: IDLE_SOCKET_MS,
-    maxHeaderSize: MAX_HEAD_BYTES,
+  const shared: Shared = {
+    pools: new EndpointPools(createEndpointConnector(options)),
+    headDeadlineMs,
+    headDeadlines: new Deadlines<Attempt>(headDeadlineMs, (attempt) => attempt.timeOut()),
+    bodyDeadlines: new Deadlines<Attempt>(BODY_READ_MS, (attempt) => attempt.ended()),
   }
-  const pools = new Map<string, { pool: Pool; usedAtMs: number }>()
-  /** Parsed once: a webhook's endpoint is the same string each time. */
-  const targets = new Map<string, Target>()
-  const deadlines = { headMs: headDeadlineMs, head: new Deadlines(headDeadlineMs), body: new Deadlines(BODY_READ_MS) }
+  const targets = new Map<string, RequestTarget>()
 
-  /** @throws TypeError when the endpoint is no URL */
-  function targetOf(endpoint: string): Target {
+  /** @throws TypeError when the endpoint is no https URL */
+  function targetOf(endpoint: string): RequestTarget {
     let target = targets.get(endpoint)
     if (!target) {
-      const { origin, pathname, search } = new URL(endpoint)
-      target = { origin, path: pathname + search }
+      target = requestTarget(new URL(endpoint))
+      if (targets.size >= MAX_TARGETS) targets.clear()
       targets.set(endpoint, target)
     }
     return target
   }
 
-  function poolOf(origin: string): Pool {
-    let entry = pools.get(origin)
-    if (!entry) {
-      entry = { pool: new Pool(origin, clientOptions), usedAtMs: 0 }
-      pools.set(origin, entry)
-    }
-    entry.usedAtMs = monotonicMs()
-    return entry.pool
-  }
-
-  const sweeper = setInterval(() => {
-    const staleBefore = monotonicMs() - IDLE_POOL_MS
-    targets.clear()
-    for (const [origin, { pool, usedAtMs }] of pools) {
-      if (usedAtMs > staleBefore) continue
-      pools.delete(origin)
-      void pool.close().catch(() => {})
-    }
-  }, IDLE_POOL_MS)
-  sweeper.unref()
-
   return {
     post(request) {
       return new Promise((resolve) => {
-        let target: Target
+        let target: RequestTarget
         try {
           target = targetOf(request.endpoint)
         } catch {
           resolve({ ...UNUSABLE_ENDPOINT })
           return
         }
-        const fresh = () => new Client(target.origin, clientOptions)
-        new Attempt(request, target.path, deadlines, poolOf(target.origin), fresh, resolve).start()
+        new Attempt(shared, target, resolve).start(request)
       })
     },
     async close() {
-      clearInterval(sweeper)
-      deadlines.head.close()
-      deadlines.body.close()
-      await Promise.all([...pools.values()].map(({ pool }) => pool.destroy().catch(() => {})))
+      shared.pools.close()
+      shared.headDeadlines.close()
+      shared.bodyDeadlines.close()
     },
   }
 }
 
-interface Target {
-  origin: string
-  path: string
-}
-
-interface AttemptDeadlines {
-  headMs: number
-  head: Deadlines
-  body: Deadlines
+interface Shared {
+  pools: EndpointPools
+  headDeadlineMs: number
+  headDeadlines: Deadlines<Attempt>
+  bodyDeadlines: Deadlines<Attempt>
 }
 
 const UNUSABLE_ENDPOINT: AttemptOutcome = {
@@ -140,149 +98,106 @@ const UNUSABLE_ENDPOINT: AttemptOutcome = {
   durationMs: 0,
 }
 
-/** How many requests went over a socket: tells a kept-alive connection from a fresh one. */
-const requestsOfSocket = new WeakMap<Socket, number>()
-/** The attempt whose request is being written. undici writes it in the same turn in which it reports the start. */
-let starting: Attempt | undefined
+const NOTHING: Buffer = Buffer.alloc(0)
 
-subscribe('undici:client:sendHeaders', (message) => {
-  const { socket } = message as { socket: Socket }
-  const requests = (requestsOfSocket.get(socket) ?? 0) + 1
-  requestsOfSocket.set(socket, requests)
-  starting?.onSocket(socket, requests)
-  starting = undefined
-})
-
-class Attempt implements Dispatcher.DispatchHandler {
-  readonly #request: WebhookRequest
-  readonly #path: string
-  readonly #deadlines: AttemptDeadlines
-  readonly #pool: Dispatcher
-  readonly #freshClient: () => Client
+class Attempt implements Exchange {
+  bytes = NOTHING
+  readonly #shared: Shared
+  readonly #target: RequestTarget
   readonly #resolve: (outcome: AttemptOutcome) => void
   readonly #startedAtMs = monotonicMs()
-  readonly #timeOut = () => this.#fail('timeout', `no answer within ${this.#deadlines.headMs / 1000} s`)
-  readonly #endBody = () => this.#settle()
-  #controller: Dispatcher.DispatchController | undefined
-  #retryClient: Client | undefined
-  #socket: Socket | undefined
-  #reused = false
-  #bytesReadBefore = 0
-  #verdict: Omit<AttemptOutcome, 'answer'> | undefined
-  #kept: Buffer[] = []
-  #bodyBytes = 0
+  #deadlines: Deadlines<Attempt>
+  #deadline: Deadline<Attempt>
+  #connection: EndpointConnection | undefined
+  #retried = false
+  #answer: HttpAnswer | undefined
+  #outcome: AttemptOutcome | undefined
   #settled = false
 
-  constructor(
-    request: WebhookRequest,
-    path: string,
-    deadlines: AttemptDeadlines,
-    pool: Dispatcher,
-    freshClient: () => Client,
-    resolve: (outcome: AttemptOutcome) => void,
-  ) {
-    this.#request = request
-    this.#path = path
-    this.#deadlines = deadlines
-    this.#pool = pool
-    this.#freshClient = freshClient
+  constructor(shared: Shared, target: RequestTarget, resolve: (outcome: AttemptOutcome) => void) {
+    this.#shared = shared
+    this.#target = target
     this.#resolve = resolve
+    this.#deadlines = shared.headDeadlines
+    this.#deadline = this.#deadlines.add(this, this.#startedAtMs)
   }
 
-  start(): void {
-    this.#deadlines.head.add(this.#timeOut)
-    this.#dispatch(this.#pool)
-  }
-
-  #dispatch(dispatcher: Dispatcher): void {
-    const { headers, body } = this.#request
+  start({ headers, body }: WebhookRequest): void {
     try {
-      dispatcher.dispatch({ method: 'POST', path: this.#path, headers, body }, this)
+      this.bytes = requestBytes(this.#target, headers, body)
+      this.#connection = this.#shared.pools.send(this.#target, this, this.#startedAtMs)
     } catch (error) {
-      this.onResponseError(undefined, error as Error)
+      this.failed(error as Error, false)
     }
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    // Set already: the attempt ended while it waited for its connection.
-    if (this.#settled) {
-      controller.abort(new Error('the attempt is over'))
-      return
-    }
-    this.#controller = controller
-    starting = this
-  }
-
-  onSocket(socket: Socket, requests: number): void {
-    this.#socket = socket
-    this.#reused = requests > 1
-    this.#bytesReadBefore = socket.bytesRead
-  }
-
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: Record<string, unknown>): void {
-    // An informational answer (1xx) is not an answer.
-    if (status < 200 || this.#settled || this.#verdict) return
-    const durationMs = monotonicMs() - this.#startedAtMs
-    if (durationMs > this.#deadlines.headMs) return this.#timeOut()
+  answered(answer: HttpAnswer): void {
+    const nowMs = monotonicMs()
+    const durationMs = nowMs - this.#startedAtMs
+    if (durationMs > this.#shared.headDeadlineMs) return this.timeOut()
+    const { status, retryAfter } = answer
     const ok = status <= 299
-    const retryAfter = headers['retry-after']
-    this.#verdict = {
-      ok,
-      class: ok ? 'ok' : 'http_status',
-      status,
-      error: ok ? null : `HTTP status ${status}`,
-      retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined,
-      durationMs,
-    }
-    this.#deadlines.head.remove(this.#timeOut)
-    this.#deadlines.body.add(this.#endBody)
+    const error = ok ? null : `HTTP status ${status}`
+    const kind = ok ? 'ok' : 'http_status'
+    this.#answer = answer
+    this.#outcome = { ok, class: kind, status, error, answer: null, retryAfter, durationMs }
+    if (answer.over) return
+    this.#deadlines.remove(this.#deadline)
+    this.#deadlines = this.#shared.bodyDeadlines
+    this.#deadline = this.#deadlines.add(this, nowMs)
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#settled) return
-    if (this.#bodyBytes < BODY_KEPT_BYTES) this.#kept.push(chunk.subarray(0, BODY_KEPT_BYTES - this.#bodyBytes))
-    this.#bodyBytes += chunk.length
-    if (this.#bodyBytes > BODY_READ_BYTES) this.#settle()
-  }
-
-  onResponseEnd(): void {
-    this.#settle(true)
-  }
-
-  onResponseError(_controller: unknown, error: Error): void {
-    if (this.#settled) return
-    // The verdict fell with the head; what becomes of the body changes nothing.
-    if (this.#verdict) return this.#settle()
-    const fault = attemptFault(error)
-    if (fault.class === 'reset' && this.#diedIdle()) {
-      // The server closed a kept-alive connection while our request was on its way. A fresh connection tells whether the
-      // endpoint works; the deadline goes on.
-      this.#retryClient = this.#freshClient()
-      this.#dispatch(this.#retryClient)
-      return
-    }
-    this.#fail(fault.class, fault.error)
-  }
-
-  #diedIdle(): boolean {
-    return this.#reused && !this.#retryClient && this.#socket?.bytesRead === this.#bytesReadBefore
-  }
-
-  #fail(faultClass: AttemptClass, error: string): void {
-    if (this.#settled) return
-    const durationMs = monotonicMs() - this.#startedAtMs
-    this.#verdict = { ok: false, class: faultClass, status: null, error, retryAfter: undefined, durationMs }
+  ended(): void {
     this.#settle()
   }
 
-  #settle(complete = false): void {
-    if (this.#settled || !this.#verdict) return
+  failed(error: Error, untouched: boolean): void {
+    // The verdict fell with the head; what becomes of the body changes nothing.
+    if (this.#outcome) return this.#settle()
+    const fault = attemptFault(error)
+    if (fault.class === 'reset' && untouched && !this.#retried) return this.#retry()
+    this.#fail(fault.class, fault.error)
+  }
+
+  timeOut(): void {
+    this.#fail('timeout', `no answer within ${this.#shared.headDeadlineMs / 1000} s`)
+  }
+
+  /**
+   * The server closed a kept-alive connection while our request was on its way. A fresh connection tells whether the endpoint
+   * works; the deadline goes on.
+   */
+  #retry(): void {
+    this.#retried = true
+    try {
+      this.#connection = this.#shared.pools.sendFresh(this.#target, this)
+    } catch (error) {
+      this.failed(error as Error, false)
+    }
+  }
+
+  #fail(faultClass: AttemptClass, error: string): void {
+    if (this.#outcome) return
+    const durationMs = monotonicMs() - this.#startedAtMs
+    this.#outcome = {
+      ok: false,
+      class: faultClass,
+      status: null,
+      error,
+      answer: null,
+      retryAfter: undefined,
+      durationMs,
+    }
+    this.#settle()
+  }
+
+  #settle(): void {
+    if (this.#settled || !this.#outcome) return
     this.#settled = true
-    this.#deadlines.head.remove(this.#timeOut)
-    this.#deadlines.body.remove(this.#endBody)
+    this.#deadlines.remove(this.#deadline)
     // Whatever is still under way on this connection is cut off: the slot is free, and so is the socket.
-    if (!complete) this.#controller?.abort(new Error('the attempt is over'))
-    if (this.#retryClient) void this.#retryClient.destroy().catch(() => {})
-    this.#resolve({ ...this.#verdict, answer: this.#kept.length > 0 ? Buffer.concat(this.#kept) : null })
+    this.#connection?.abandon(this)
+    if (this.#answer) this.#outcome.answer = this.#answer.kept
+    this.#resolve(this.#outcome)
   }
 }

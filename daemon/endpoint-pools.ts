@@ -1,0 +1,132 @@
+/**
+ * Kept-alive connections to endpoints, by origin. There is no queue: the caller bounds what is in flight, and a request
+ * that finds no free connection gets a new one.
+ */
+import { monotonicMs } from '../src/clock.ts'
+import { EndpointConnection, type ConnectionOwner, type Exchange } from './endpoint-connection.ts'
+import type { ConnectEndpoint, EndpointOrigin } from './endpoint-connector.ts'
+import type { RequestTarget } from './http-request.ts'
+
+const IDLE_CONNECTION_MS = 8000
+/** A server that names a time closes at it: a request must not be on its way then. */
+const KEEP_ALIVE_MARGIN_MS = 2000
+/** An origin that nothing was sent to for so long is forgotten, with its TLS session. */
+const IDLE_POOL_MS = 60_000
+const SWEEP_MS = 1000
+/** What a request fails with that the client was closed under. */
+const CLOSED = 'UND_ERR_DESTROYED'
+
+interface Pool extends ConnectionOwner {
+  origin: EndpointOrigin
+  /** The one used last is the first to be used again, so that few are kept warm. */
+  free: EndpointConnection[]
+  open: Set<EndpointConnection>
+  usedAtMs: number
+}
+
+export class EndpointPools {
+  readonly #connect: ConnectEndpoint
+  readonly #pools = new Map<string, Pool>()
+  readonly #reserved: EndpointConnection[] = []
+  readonly #sendReserved = () => this.#flush()
+  readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
+  #closed = false
+
+  constructor(connect: ConnectEndpoint) {
+    this.#connect = connect
+    this.#sweeper.unref()
+  }
+
+  /**
+   * Sends over a free connection or a new one.
+   * @param nowMs monotonic
+   * @throws when the address may not be called
+   */
+  send(target: RequestTarget, exchange: Exchange, nowMs: number): EndpointConnection {
+    const pool = this.#poolOf(target)
+    pool.usedAtMs = nowMs
+    for (let free = pool.free.pop(); free; free = pool.free.pop()) {
+      if (free.idleUntilMs > nowMs) {
+        this.#reserve(free, exchange)
+        return free
+      }
+      free.close()
+    }
+    return this.sendFresh(target, exchange)
+  }
+
+  /**
+   * Sends over a new connection.
+   * @throws when the address may not be called
+   */
+  sendFresh(target: RequestTarget, exchange: Exchange): EndpointConnection {
+    if (this.#closed) throw closedError()
+    const pool = this.#poolOf(target)
+    const connection = new EndpointConnection(this.#connect, pool.origin, pool, exchange)
+    pool.open.add(connection)
+    return connection
+  }
+
+  /** Closes all connections; what is under way on them fails. */
+  close(): void {
+    this.#closed = true
+    clearInterval(this.#sweeper)
+    for (const { open } of this.#pools.values()) for (const connection of open) connection.close(closedError())
+    this.#pools.clear()
+  }
+
+  /**
+   * A used connection is written to at the end of this turn of the event loop, when all that had arrived on it has been read:
+   * what nobody asked for, or the end, must not be taken for what becomes of this request.
+   */
+  #reserve(connection: EndpointConnection, exchange: Exchange): void {
+    connection.reserve(exchange)
+    if (this.#reserved.push(connection) === 1) setImmediate(this.#sendReserved)
+  }
+
+  #flush(): void {
+    for (const connection of this.#reserved.splice(0)) connection.send()
+  }
+
+  #poolOf({ origin, host, port }: RequestTarget): Pool {
+    let pool = this.#pools.get(origin)
+    if (!pool) {
+      pool = newPool({ host, port, session: undefined })
+      this.#pools.set(origin, pool)
+    }
+    return pool
+  }
+
+  #sweep(nowMs: number): void {
+    for (const [origin, pool] of this.#pools) {
+      for (const connection of pool.free.filter(({ idleUntilMs }) => idleUntilMs <= nowMs)) connection.close()
+      if (pool.open.size === 0 && nowMs - pool.usedAtMs > IDLE_POOL_MS) this.#pools.delete(origin)
+    }
+  }
+}
+
+function newPool(origin: EndpointOrigin): Pool {
+  const free: EndpointConnection[] = []
+  const open = new Set<EndpointConnection>()
+  return {
+    origin,
+    free,
+    open,
+    usedAtMs: 0,
+    released(connection, keepAliveSeconds) {
+      const hintMs = keepAliveSeconds < 0 ? IDLE_CONNECTION_MS : keepAliveSeconds * 1000 - KEEP_ALIVE_MARGIN_MS
+      connection.idleUntilMs = monotonicMs() + Math.min(hintMs, IDLE_CONNECTION_MS)
+      if (hintMs > 0) free.push(connection)
+      else connection.close()
+    },
+    gone(connection) {
+      open.delete(connection)
+      const at = free.indexOf(connection)
+      if (at >= 0) free.splice(at, 1)
+    },
+  }
+}
+
+function closedError(): Error {
+  return Object.assign(new Error('the client was closed'), { code: CLOSED })
+}

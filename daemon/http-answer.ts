@@ -1,0 +1,298 @@
+/**
+ * Reads one answer of HTTP/1.1 as it arrives. Little is wanted of it: the status, `retry-after`, the first KB of the body, and
+ * whether it leaves no doubt about where the next answer begins. Any doubt ends the use of the connection, not the answer.
+ */
+
+/** The status line and headers. */
+const MAX_HEAD_BYTES = 16_384
+/** Of heads that are no answer (1xx); more are not read, and so no answer comes. */
+const MAX_INFORMATIONAL_BYTES = 65_536
+/** How much of the body is read, and how much is kept. */
+const BODY_READ_BYTES = 16_384
+const BODY_KEPT_BYTES = 1024
+/** Sizes of chunks, their extensions and trailers: as much again. */
+const CHUNK_OVERHEAD_BYTES = 16_384
+
+/** What an unreadable head is told apart by. These three have stood in the log of attempts from the start. */
+const UNREADABLE = 'HPE_INVALID'
+const HEAD_TOO_LARGE = 'UND_ERR_HEADERS_OVERFLOW'
+/** Nothing more can come. */
+export const CONNECTION_OVER = 'UND_ERR_SOCKET'
+
+const LF = 10
+const CR = 13
+const COLON = 58
+
+/** RFC 9110 5.6.2: what a header's name consists of. */
+const IS_TOKEN = new Uint8Array(256)
+for (const char of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+  IS_TOKEN[char.charCodeAt(0)] = 1
+/** RFC 9110 5.5: what a header's value consists of. */
+const IS_TEXT = new Uint8Array(256).fill(1, 32)
+IS_TEXT[9] = 1
+IS_TEXT[127] = 0
+
+type Part =
+  | 'status_line'
+  | 'headers'
+  | 'length'
+  | 'until_close'
+  | 'chunk_size'
+  | 'chunk'
+  | 'chunk_end'
+  | 'trailers'
+  /** No answer any more, or enough of it. */
+  | 'given_up'
+  | 'complete'
+
+export class HttpAnswer {
+  /** Of the answer proper, and 0 until its head has ended. */
+  status = 0
+  retryAfter: string | undefined
+  /** The code of what makes the head unreadable. */
+  fault: string | undefined
+  /** The first KB of the body. */
+  kept: Buffer | null = null
+  /** How long the server says that it keeps the connection, in seconds; -1: it doesn't say. */
+  keepAliveSeconds = -1
+  #part: Part = 'status_line'
+  #clean = true
+  #keepAlive = true
+  #statusOfHead = 0
+  #contentLength = -1
+  /** Each value behind a comma. */
+  #transferEncoding: string | undefined
+  #retryAfters = 0
+  #headBytes = 0
+  #informationalBytes = 0
+  #bodyBytes = 0
+  #overheadBytes = 0
+  /** Bytes that are still to come of the body or of a chunk. */
+  #left = 0
+  /** The beginning of a line whose end has not arrived. */
+  #rest: Buffer | undefined
+
+  /** Whole, or as much of it as is read. */
+  get over(): boolean {
+    return this.#part === 'complete' || this.#part === 'given_up'
+  }
+
+  /** So much of what is no answer has come that the rest is not read: the deadline judges it. */
+  get endless(): boolean {
+    return this.#informationalBytes > MAX_INFORMATIONAL_BYTES
+  }
+
+  /** What comes next on this connection can only be the answer to the next request. */
+  get reusable(): boolean {
+    return this.#part === 'complete' && this.#clean && this.#keepAlive
+  }
+
+  /** Takes what has arrived; it is not held on to. */
+  push(arrived: Buffer, length: number): void {
+    let bytes = arrived
+    let end = length
+    if (this.#rest) {
+      bytes = Buffer.concat([this.#rest, arrived.subarray(0, length)])
+      end = bytes.length
+      this.#rest = undefined
+    }
+    let at = 0
+    while (at < end && !this.over) {
+      const part = this.#part
+      if (part === 'length' || part === 'chunk' || part === 'until_close') at = this.#takeBody(bytes, at, end)
+      else at = this.#takeLine(bytes, at, end)
+    }
+    if (at < end) this.#clean = false
+  }
+
+  /** The connection was closed properly: the end of an answer that has no other. */
+  close(): void {
+    if (this.#part === 'until_close') this.#part = 'complete'
+  }
+
+  #takeBody(bytes: Buffer, at: number, end: number): number {
+    const taken = this.#part === 'until_close' ? end - at : Math.min(this.#left, end - at)
+    const wanted = Math.min(taken, BODY_KEPT_BYTES - (this.kept?.length ?? 0))
+    if (wanted > 0) {
+      const piece = Buffer.from(bytes.subarray(at, at + wanted))
+      this.kept = this.kept ? Buffer.concat([this.kept, piece]) : piece
+    }
+    this.#bodyBytes += taken
+    this.#left -= taken
+    if (this.#bodyBytes > BODY_READ_BYTES) this.#part = 'given_up'
+    else if (this.#left === 0 && this.#part !== 'until_close')
+      this.#part = this.#part === 'length' ? 'complete' : 'chunk_end'
+    return at + taken
+  }
+
+  /** @returns where the next line begins */
+  #takeLine(bytes: Buffer, at: number, end: number): number {
+    let lineEnd = at
+    while (lineEnd < end && bytes[lineEnd] !== LF) lineEnd += 1
+    this.#count(lineEnd - at)
+    if (this.over) return end
+    if (lineEnd === end) {
+      this.#keepRest(bytes, at, end)
+      return end
+    }
+    this.#count(1)
+    if (lineEnd === at || bytes[lineEnd - 1] !== CR) this.#refuse()
+    else this.#readLine(bytes, at, lineEnd - 1)
+    return lineEnd + 1
+  }
+
+  #keepRest(bytes: Buffer, at: number, end: number): void {
+    // Counted again when it has all arrived.
+    this.#count(at - end)
+    this.#rest = Buffer.from(bytes.subarray(at, end))
+    // Whatever speaks first, or speaks something else, is not waited for.
+    if (this.#part !== 'status_line') return
+    const begin = bytes.toString('latin1', at, Math.min(at + 5, end))
+    if (begin !== '\r' && !'HTTP/'.startsWith(begin)) this.#refuse()
+  }
+
+  #count(bytes: number): void {
+    if (this.#part === 'status_line' || this.#part === 'headers') {
+      this.#headBytes += bytes
+      if (this.#headBytes > MAX_HEAD_BYTES) this.#refuse(HEAD_TOO_LARGE)
+    } else {
+      this.#overheadBytes += bytes
+      if (this.#overheadBytes > CHUNK_OVERHEAD_BYTES) this.#part = 'given_up'
+    }
+  }
+
+  /** Before the end of the head: there is no answer. Behind it: it is cut off there. */
+  #refuse(code = UNREADABLE): void {
+    if (this.status === 0) this.fault = code
+    this.#part = 'given_up'
+  }
+
+  #readLine(bytes: Buffer, at: number, end: number): void {
+    switch (this.#part) {
+      case 'headers':
+        return at === end ? this.#endHead() : this.#readHeader(bytes, at, end)
+      case 'status_line':
+        return at === end ? this.#doubt() : this.#readStatus(bytes, at, end)
+      case 'chunk_size':
+        return this.#readChunkSize(bytes.toString('latin1', at, end))
+      case 'chunk_end':
+        return at === end ? this.#go('chunk_size') : this.#refuse()
+      default:
+        return at === end ? this.#go('complete') : this.#readHeader(bytes, at, end)
+    }
+  }
+
+  #go(part: Part): void {
+    this.#part = part
+  }
+
+  #doubt(): void {
+    this.#clean = false
+  }
+
+  #readStatus(bytes: Buffer, at: number, end: number): void {
+    const version = bytes.toString('latin1', at, at + 9)
+    if (version !== 'HTTP/1.1 ') {
+      if (!['HTTP/1.0 ', 'HTTP/2.0 ', 'HTTP/0.9 '].includes(version)) return this.#refuse()
+      // Closes its connections unless it says otherwise; the other two should not stand here at all.
+      this.#keepAlive = false
+      if (version !== 'HTTP/1.0 ') this.#doubt()
+    }
+    const digits = bytes.toString('latin1', at + 9, Math.min(at + 13, end))
+    if (!/^[1-9]\d\d ?$/.test(digits)) return this.#refuse()
+    for (let n = at + 12; n < end; n++) {
+      if (bytes[n] === CR) return this.#refuse()
+      if (IS_TEXT[bytes[n]!] === 0) this.#doubt()
+    }
+    this.#statusOfHead = Number(digits)
+    this.#part = 'headers'
+  }
+
+  #readHeader(bytes: Buffer, at: number, end: number): void {
+    let colon = at
+    while (colon < end && IS_TOKEN[bytes[colon]!] === 1) colon += 1
+    if (colon === at || bytes[colon] !== COLON) return this.#refuse()
+    for (let n = colon + 1; n < end; n++) if (IS_TEXT[bytes[n]!] === 0) return this.#refuse()
+    // What trailers say was not asked for.
+    if (this.status !== 0) return
+    const nameLength = colon - at
+    // No other names have these lengths but few: most headers cost no string.
+    if (nameLength !== 10 && nameLength !== 11 && nameLength !== 14 && nameLength !== 17) return
+    let from = colon + 1
+    let to = end
+    while (from < to && (bytes[from] === 32 || bytes[from] === 9)) from += 1
+    while (to > from && (bytes[to - 1] === 32 || bytes[to - 1] === 9)) to -= 1
+    this.#takeHeader(bytes.toString('latin1', at, colon).toLowerCase(), bytes.toString('latin1', from, to))
+  }
+
+  #takeHeader(name: string, value: string): void {
+    switch (name) {
+      case 'content-length':
+        if (this.#contentLength !== -1 || !/^\d{1,15}$/.test(value)) return this.#refuse()
+        this.#contentLength = Number(value)
+        break
+      case 'transfer-encoding':
+        this.#transferEncoding = (this.#transferEncoding ?? '') + `,${value.toLowerCase()}`
+        break
+      case 'connection':
+        if (value === 'keep-alive') this.#keepAlive = true
+        else this.#takeConnection(value.toLowerCase().split(','))
+        break
+      case 'keep-alive': {
+        const seconds = /timeout=(\d{1,9})/.exec(value)
+        if (seconds) this.keepAliveSeconds = Number(seconds[1])
+        break
+      }
+      case 'retry-after':
+        // Named twice, it says nothing.
+        this.retryAfter = this.#retryAfters++ === 0 ? value : undefined
+    }
+  }
+
+  #takeConnection(options: string[]): void {
+    for (const option of options) {
+      if (option.trim() === 'close') this.#doubt()
+      else if (option.trim() === 'keep-alive') this.#keepAlive = true
+    }
+  }
+
+  #endHead(): void {
+    const [length, encoding, status] = [this.#contentLength, this.#transferEncoding, this.#statusOfHead]
+    // Readers that disagree about which of the two counts can be made to see different answers.
+    if (length !== -1 && encoding !== undefined) return this.#refuse()
+    // The server speaks another protocol from here: no answer will come.
+    if (status === 101) return this.#refuse(CONNECTION_OVER)
+    if (status < 200) return this.#passOver()
+    this.status = status
+    if (encoding !== undefined && encoding !== ',chunked') this.#doubt()
+    if (status === 204 || status === 304) {
+      // No body, whatever it says; a server that says otherwise may have sent one.
+      if (length > 0 || encoding !== undefined) this.#doubt()
+      this.#part = 'complete'
+    } else if (encoding !== undefined && /(^|[\t ,])chunked$/.test(encoding)) this.#part = 'chunk_size'
+    else if (length === -1 || encoding !== undefined) this.#part = 'until_close'
+    else {
+      this.#left = length
+      this.#part = length === 0 ? 'complete' : 'length'
+    }
+    if (this.#part === 'until_close') this.#doubt()
+  }
+
+  /** An informational head is no answer. */
+  #passOver(): void {
+    this.#informationalBytes += this.#headBytes
+    this.#headBytes = 0
+    this.#contentLength = -1
+    this.#transferEncoding = undefined
+    this.retryAfter = undefined
+    this.#retryAfters = 0
+    this.#part = 'status_line'
+  }
+
+  #readChunkSize(line: string): void {
+    const size = /^([0-9a-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*)?$/i.exec(line)
+    if (!size) return this.#refuse()
+    this.#left = Number.parseInt(size[1]!, 16)
+    this.#part = this.#left === 0 ? 'trailers' : 'chunk'
+  }
+}

@@ -1,0 +1,97 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type TLSSocket } from 'node:tls'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { createWebhookClient, type WebhookClient } from '../../daemon/webhook-client.ts'
+import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
+import { startRawServer } from '../support/raw-server.ts'
+import { createTestTls } from '../support/tls.ts'
+
+const NO_CONTENT = 'HTTP/1.1 204 No Content\r\n\r\n'
+
+let tls: Awaited<ReturnType<typeof createTestTls>>
+let client: WebhookClient
+
+beforeAll(async () => {
+  tls = await createTestTls()
+})
+beforeEach(() => {
+  client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8', '::1/128']), caFiles: [tls.caFile] }, 5000)
+})
+afterEach(() => client.close())
+afterAll(() => tls.remove())
+
+const post = (host: string, port: number) =>
+  client.post({ endpoint: `https://${host}:${port}/`, headers: {}, body: Buffer.from('{}') })
+
+test('a certificate for another name is refused each time, whatever session there was before', async () => {
+  const server = await startRawServer(tls, (socket) => socket.write(NO_CONTENT))
+  for (let n = 0; n < 3; n++) {
+    expect(await post('partner.localhost', server.port)).toMatchObject({ class: 'tls', status: null })
+    expect((await post('127.0.0.1', server.port)).ok).toBe(true)
+  }
+  await server.close()
+})
+
+test('a new connection takes up the TLS session of the one before', async () => {
+  const resumed: boolean[] = []
+  const server = await startRawServer(
+    tls,
+    (socket) => socket.end(NO_CONTENT),
+    (socket) => resumed.push((socket as TLSSocket).isSessionReused()),
+  )
+  for (let n = 0; n < 3; n++) {
+    expect((await post('127.0.0.1', server.port)).ok).toBe(true)
+    await expect.poll(() => server.sockets.size).toBe(0)
+  }
+  expect(resumed).toEqual([false, true, true])
+  await server.close()
+})
+
+test('the name stays in SNI and Host; an address stands in Host alone', async () => {
+  const seen: unknown[] = []
+  const server = await startRawServer(
+    tls,
+    (socket) => socket.write(NO_CONTENT),
+    (socket) =>
+      socket.on('data', (data) => seen.push((socket as TLSSocket).servername, /host: (.*)\r/.exec(String(data))![1])),
+  )
+  await post('localhost', server.port)
+  await post('127.0.0.1', server.port)
+  expect(seen).toEqual(['localhost', `localhost:${server.port}`, false, `127.0.0.1:${server.port}`])
+  await server.close()
+})
+
+test('a name with two addresses is reached at the one that answers, an IPv6 literal as it is', async () => {
+  const server = createServer({ cert: readFileSync(tls.certificateFile), key: readFileSync(tls.keyFile) })
+  server.on('secureConnection', (socket: Socket) => {
+    socket.on('error', () => {})
+    socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nsix'))
+  })
+  server.listen(0, '::1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  for (const host of ['localhost', 'localhost', '[::1]']) {
+    expect(await post(host, port)).toMatchObject({ ok: true, answer: Buffer.from('six') })
+  }
+  server.close()
+})
+
+test('a TLS version below 1.2 is refused before any HTTP is sent', async () => {
+  let heard = 0
+  const server = createServer({
+    cert: readFileSync(tls.certificateFile),
+    key: readFileSync(tls.keyFile),
+    minVersion: 'TLSv1',
+    maxVersion: 'TLSv1.1',
+    ciphers: 'ALL@SECLEVEL=0',
+  })
+  server.on('secureConnection', (socket: Socket) => socket.on('data', () => (heard += 1)))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const outcome = await post('127.0.0.1', (server.address() as AddressInfo).port)
+  expect(outcome).toMatchObject({ ok: false, class: 'tls', status: null })
+  expect(heard).toBe(0)
+  server.close()
+})
