@@ -6,7 +6,9 @@ import type { Knex } from 'knex'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import {
+  type HeadRequest,
   listDueDeliveries,
+  listWaitingUpTo,
   type PendingDelivery,
   type QueuePosition,
 } from '../src/deliveries/delivery-queue-repository.ts'
@@ -25,9 +27,11 @@ const FAILING_WINDOW = 2
 const HEAD_READ_MS = 1000
 /** A dry lane listens so long before it settles, so that a trickle of events costs no new job each. */
 const LISTEN_MS = 1000
-/** A lane reads so many rows, and twice as many each time it had nothing left to send before they came. */
+/** A lane reads so many rows, and twice as many each time it had nothing left to send before they came, or there is room. */
 const FIRST_READ_ROWS = 50
 const MOST_READ_ROWS = 800
+/** Reads of so few rows go together with those of other lanes; a longer one would keep them waiting. */
+const MOST_SHARED_ROWS = 100
 const READ_RETRY_MS = 200
 /** Later than every retry. */
 const EAGER = new Date('9999-01-01T00:00:00Z')
@@ -43,6 +47,8 @@ export interface LaneDeps {
   /** True when lanes are scarce: a dry one leaves at once. */
   crowded: () => boolean
   record: (result: AttemptResult) => void
+  /** Reads the head of the queue, together with other lanes that want to in this moment. */
+  readHead: (request: HeadRequest) => Promise<PendingDelivery[]>
   /** Discards a batch of copies of an older epoch; the number discarded. */
   discard: (state: LaneState) => Promise<number>
   attempted: (result: AttemptResult) => void
@@ -68,8 +74,13 @@ export class Lane {
   readonly #held = new Map<string, number>()
   /** Recorded while a read is under way: its view may be older, and would show them as pending still. */
   readonly #recordedDuringRead = new Set<string>()
+  /** Of those held, how many can't be recorded. */
+  #unrecordable = 0
   readonly #inFlight = new Set<InFlight>()
+  /** Up to here the queue was read; what has come before it since is seen by a look at the head. */
   #position: QueuePosition | undefined
+  /** Raised when what was read ahead is dropped: a reading under way then does not count. */
+  #generation = 0
   #headReadAtMs = -Infinity
   #readAgainAtMs = -Infinity
   /** When a read from the head found nothing new; undefined: there may be more. */
@@ -136,7 +147,12 @@ export class Lane {
 
   /** @param atMs monotonic time at which the query that read it was sent */
   refresh(state: LaneState, atMs: number, settings?: DeliverySettings): void {
-    if (settings) this.#settings = settings
+    if (settings) {
+      this.#settings = settings
+      // Read again too: an erasure asks for it, when copies that were read ahead are not to be sent.
+      this.#dropBuffer()
+      this.#dryAtMs = undefined
+    }
     // A reading that was under way when what came later was written must not bring back what was before.
     if (atMs < this.#stateAtMs) return
     const changed = state.epoch !== this.#state.epoch || state.state !== this.#state.state
@@ -165,6 +181,12 @@ export class Lane {
     if (this.#reading) this.#recordedDuringRead.add(result.eventId)
   }
 
+  /** A result of this lane can't be recorded, ever. */
+  abandon(): void {
+    this.#unrecordable += 1
+    this.pump()
+  }
+
   /** Auto-deleted by what was just recorded: nothing starts any more, and what waits is discarded. */
   deactivate(): void {
     this.refresh({ ...this.#state, state: 'auto_deleted', epoch: this.#state.epoch + 1 }, monotonicMs())
@@ -183,7 +205,8 @@ export class Lane {
     if (this.#lost) return
     while (this.#mayStart()) this.#start(this.#buffer.shift()!)
     if (this.#stopping) {
-      if (this.#inFlight.size === 0 && this.#held.size === this.#buffer.length) this.#finish('stopped')
+      const unrecorded = this.#held.size - this.#buffer.length - this.#unrecordable
+      if (this.#inFlight.size === 0 && unrecorded === 0) this.#finish('stopped')
       return
     }
     if (this.#reading) return
@@ -273,22 +296,36 @@ export class Lane {
 
   async #readDue(): Promise<void> {
     const nowMs = monotonicMs()
-    const fromHead = this.#nudged || this.#position === undefined || nowMs - this.#headReadAtMs >= HEAD_READ_MS
-    const after = fromHead ? undefined : this.#position
-    this.#nudged = false
+    const generation = this.#generation
     const until = this.#state.eagerUntil ?? this.#deps.clock.now()
+    const headIsDue = this.#nudged || nowMs - this.#headReadAtMs >= HEAD_READ_MS
+    this.#nudged = false
+    let after = this.#position
+    if (after && headIsDue && !(await this.#holdsAllUpTo(after, until))) after = undefined
+    const sawHead = headIsDue || after === undefined
     // What is held stands at the head of the queue until it is recorded: read past it.
-    const limit = this.#deps.readAhead.rows(this.#readRows) + (fromHead ? this.#held.size : 0)
-    const read = await listDueDeliveries(this.#deps.knex, this.webhookId, until, after, limit)
-    if (this.#lost || this.#stopping) return
-    if (fromHead) this.#headReadAtMs = nowMs
-    if (this.#buffer.length === 0 && read.length >= this.#readRows) {
+    const limit = this.#deps.readAhead.rows(this.#readRows) + (after ? 0 : this.#held.size)
+    const read =
+      after || limit > MOST_SHARED_ROWS
+        ? await listDueDeliveries(this.#deps.knex, this.webhookId, until, after, limit)
+        : await this.#deps.readHead({ webhookId: this.webhookId, until, limit })
+    // What was dropped meanwhile may have been dropped for what this reading did not see yet.
+    if (this.#lost || this.#stopping || generation !== this.#generation) return
+    if (sawHead) this.#headReadAtMs = nowMs
+    if (read.length >= this.#readRows && (this.#buffer.length === 0 || this.#deps.readAhead.isRoomy)) {
       this.#readRows = Math.min(this.#readRows * 2, MOST_READ_ROWS)
     }
-    this.#accept(read, fromHead, read.length < limit)
+    this.#accept(read, sawHead, read.length < limit)
   }
 
-  #accept(read: PendingDelivery[], fromHead: boolean, exhausted: boolean): void {
+  /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */
+  async #holdsAllUpTo(position: QueuePosition, until: Date): Promise<boolean> {
+    if (this.#held.size < FIRST_READ_ROWS / 2) return false
+    const waiting = await listWaitingUpTo(this.#deps.knex, this.webhookId, until, position, this.#held.size + 1)
+    return waiting.every((eventId) => this.#held.has(eventId) || this.#recordedDuringRead.has(eventId))
+  }
+
+  #accept(read: PendingDelivery[], sawHead: boolean, exhausted: boolean): void {
     const last = read.at(-1)
     if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
     const fresh = read.filter(({ eventId }) => !this.#held.has(eventId) && !this.#recordedDuringRead.has(eventId))
@@ -302,10 +339,9 @@ export class Lane {
       this.#buffer.push(delivery)
     }
     if (!exhausted) return
-    // Only a read from the head can say that nothing is left.
-    if (!fromHead) this.#position = undefined
-    else if (fresh.length === 0 && !this.#nudged) this.#dryAtMs = monotonicMs()
-    else this.#position = undefined
+    // Only with a look at the head can be said that nothing is left.
+    if (sawHead && fresh.length === 0 && !this.#nudged) this.#dryAtMs = monotonicMs()
+    else this.#headReadAtMs = -Infinity
   }
 
   /** Copies of an older epoch go once none of them is under way any more. */
@@ -336,5 +372,6 @@ export class Lane {
     }
     this.#buffer = []
     this.#position = undefined
+    this.#generation += 1
   }
 }

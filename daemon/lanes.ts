@@ -1,23 +1,31 @@
 /**
  * The lanes that this daemon owns: taking, running, watching and giving back.
  */
-import { isConnectionFault, isRetriable, type Database } from '../db/connection.ts'
+import { COMMIT } from '../db/batch.ts'
+import type { Database } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
-import { discardOldCopies } from '../src/deliveries/delivery-queue-repository.ts'
+import { discardOldCopies, listDueHeads, type HeadRequest } from '../src/deliveries/delivery-queue-repository.ts'
 import {
   clearEager,
   confirmSettingsRead,
   findOwnedLane,
   listOwnedLanes,
-  settleLane,
-  takeLane,
+  readTaken,
+  settleLanes,
+  takeStatements,
   type LaneState,
 } from '../src/deliveries/lanes-repository.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { getDeliverySettings, type DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
+import { togetherInTick } from '../src/same-tick.ts'
+import {
+  listDeliverySettings,
+  openSettings,
+  settingsStatements,
+  type DeliverySettings,
+} from '../src/webhooks/delivery-settings-repository.ts'
 import { Lane, type LaneDeps } from './lane.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
@@ -38,6 +46,25 @@ const CROWDED_LANES = 4000
  * can take; the first is for those that answer at once, and as many as one process can keep busy.
  */
 const GATE_LIMITS = { healthy: 128, retry: 256 }
+
+interface OwnedBy {
+  webhookId: string
+  token: string
+}
+
+/** A lane as it was when it was taken. */
+interface TakenLane {
+  state: LaneState
+  /** Monotonic: when the query that read it was sent. */
+  readAtMs: number
+  settings: DeliverySettings | Error
+}
+
+function byToken(lanes: OwnedBy[]): Map<string, string[]> {
+  const ids = new Map<string, string[]>()
+  for (const { webhookId, token } of lanes) ids.set(token, [...(ids.get(token) ?? []), webhookId])
+  return ids
+}
 
 export interface LanesOptions {
   database: Database
@@ -61,6 +88,10 @@ export class Lanes {
   /** Webhooks between the first query of taking and the last of giving back. */
   readonly #busy = new Set<string>()
   readonly #brokenUntilMs = new Map<string, number>()
+  /** What many lanes ask for in one moment goes in one statement: their start and their end, and what trickles in. */
+  readonly #take = togetherInTick((lanes: OwnedBy[]) => this.#takeAll(lanes))
+  readonly #readSettings = togetherInTick((webhookIds: string[]) => this.#listSettings(webhookIds))
+  readonly #settleTogether = togetherInTick((lanes: OwnedBy[]) => this.#settleAll(lanes))
   #timer: NodeJS.Timeout | undefined
   #refreshing = false
   #refreshAgain = false
@@ -79,6 +110,7 @@ export class Lanes {
       maxInFlight,
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,
+      readHead: togetherInTick((requests: HeadRequest[]) => listDueHeads(database.knex, requests)),
       discard: (state) => this.#discard(state),
       attempted: (result) =>
         log.debug('delivery.attempted', {
@@ -139,8 +171,9 @@ export class Lanes {
     this.#busy.add(webhookId)
     const token = this.#options.token()
     try {
-      if (!owned && !(await takeLane(this.#options.database.knex, webhookId, token))) return
-      const outcome = await this.#runOwned(webhookId, token)
+      const taken = owned ? await this.#readOwned(webhookId, token) : await this.#take({ webhookId, token })
+      if (!taken) return
+      const outcome = await this.#runOwned(taken, token)
       // When all of them stop, one statement frees them together; each is still due then, and the next owner settles it.
       if (outcome !== 'lost' && !this.#stopping) await this.#settle(webhookId, token)
     } catch (error) {
@@ -170,6 +203,11 @@ export class Lanes {
     if (recorded.normalMessages > 0) this.#options.messagesDue()
   }
 
+  /** No repetition records this result: its delivery stays held, and a stop does not wait for it. */
+  unrecordable(result: AttemptResult): void {
+    this.#lanes.get(result.webhookId)?.abandon()
+  }
+
   /** Another daemon took this one for dead. */
   loseAll(): void {
     for (const lane of this.#lanes.values()) lane.lose()
@@ -183,18 +221,23 @@ export class Lanes {
     clearInterval(this.#timer)
   }
 
-  async #runOwned(webhookId: string, token: string): Promise<'dry' | 'lost' | 'stopped'> {
-    const { database } = this.#options
+  async #readOwned(webhookId: string, token: string): Promise<TakenLane | undefined> {
     const readAtMs = monotonicMs()
-    const state = await findOwnedLane(database.knex, webhookId, token)
-    if (!state) return 'lost'
-    const settings = await this.#usableSettings(state)
-    if (!settings) return 'stopped'
+    const state = await findOwnedLane(this.#options.database.knex, webhookId, token)
+    return state && { state, readAtMs, settings: await this.#readSettings(webhookId) }
+  }
+
+  async #runOwned(taken: TakenLane, token: string): Promise<'dry' | 'lost' | 'stopped'> {
+    const { state, readAtMs } = taken
+    const { webhookId } = state
+    const settings = this.#usableSettings(state, taken.settings)
+    // One that was still being taken when all were told to stop would otherwise run until it is dry.
+    if (!settings || this.#stopping) return 'stopped'
     const lane = new Lane(this.#laneDeps, token, state, readAtMs, settings)
     this.#lanes.set(webhookId, lane)
     try {
       const outcome = await lane.run()
-      if (outcome === 'dry' && lane.eager) await clearEager(database.knex, webhookId, token)
+      if (outcome === 'dry' && lane.eager) await clearEager(this.#options.database.knex, webhookId, token)
       return outcome
     } finally {
       this.#lanes.delete(webhookId)
@@ -202,25 +245,20 @@ export class Lanes {
   }
 
   /** Undefined: broken, which is said, and its lane is left alone for a while. */
-  async #usableSettings({ webhookId, state }: LaneState): Promise<DeliverySettings | undefined> {
-    const { database, keys, clock, log } = this.#options
-    try {
-      return await getDeliverySettings(database.knex, keys, webhookId, clock.now())
-    } catch (error) {
-      if (isRetriable(error) || isConnectionFault(error)) throw error
-      if (state !== 'active') return NO_SETTINGS
-      this.#brokenUntilMs.set(webhookId, monotonicMs() + BROKEN_PAUSE_MS)
-      log.error('lane.settings_unusable', { ...errorFields(error), webhookId })
-      return undefined
-    }
+  #usableSettings({ webhookId, state }: LaneState, settings: DeliverySettings | Error): DeliverySettings | undefined {
+    if (!(settings instanceof Error)) return settings
+    if (state !== 'active') return NO_SETTINGS
+    this.#brokenUntilMs.set(webhookId, monotonicMs() + BROKEN_PAUSE_MS)
+    this.#options.log.error('lane.settings_unusable', { ...errorFields(settings), webhookId })
+    return undefined
   }
 
   /** Until it is done or the lane is not ours any more: a lane that nobody runs must not stay owned. */
   async #settle(webhookId: string, token: string): Promise<void> {
-    const { database, log } = this.#options
+    const { log } = this.#options
     for (;;) {
       try {
-        await database.transaction((trx) => settleLane(trx, webhookId, token))
+        await this.#settleTogether({ webhookId, token })
         return
       } catch (error) {
         if (this.#options.token() !== token) return
@@ -229,6 +267,35 @@ export class Lanes {
         if (this.#stopping) return
       }
     }
+  }
+
+  /** In one round trip: the first event of a quiet webhook waits for it. */
+  async #takeAll(lanes: OwnedBy[]): Promise<(TakenLane | undefined)[]> {
+    const { database, keys, clock } = this.#options
+    const taken = new Map<string, TakenLane>()
+    for (const [token, ids] of byToken(lanes)) {
+      const readAtMs = monotonicMs()
+      const read = await database.batch.transaction((send) =>
+        send([...takeStatements(ids, token), ...settingsStatements(ids, clock.now()), COMMIT]),
+      )
+      const settings = openSettings(keys, ids, read.slice(2))
+      for (const state of readTaken(read)) {
+        taken.set(state.webhookId, { state, readAtMs, settings: settings[ids.indexOf(state.webhookId)]! })
+      }
+    }
+    return lanes.map(({ webhookId }) => taken.get(webhookId))
+  }
+
+  #listSettings(webhookIds: string[]): Promise<(DeliverySettings | Error)[]> {
+    const { database, keys, clock } = this.#options
+    return listDeliverySettings(database.knex, keys, webhookIds, clock.now())
+  }
+
+  async #settleAll(lanes: OwnedBy[]): Promise<void[]> {
+    for (const [token, ids] of byToken(lanes)) {
+      await this.#options.database.transaction((trx) => settleLanes(trx, ids, token))
+    }
+    return lanes.map(() => undefined)
   }
 
   async #discard(state: LaneState): Promise<number> {
@@ -274,7 +341,7 @@ export class Lanes {
         continue
       }
       const changed = state.settingsChangedAt !== null || lane.settingsAt.getTime() !== state.updatedAt.getTime()
-      const settings = changed ? await this.#usableSettings(state) : undefined
+      const settings = changed ? this.#usableSettings(state, await this.#readSettings(state.webhookId)) : undefined
       // One that breaks while it runs stops alone: the others must be read on.
       if (changed && !settings) lane.stop()
       else lane.refresh(state, readAtMs, settings)

@@ -13,6 +13,11 @@ export class ReadAhead {
     return this.#bytes < LIMIT_BYTES ? wanted : Math.min(wanted, SCARCE_ROWS)
   }
 
+  /** Whether lanes may read more at once than they do. */
+  get isRoomy(): boolean {
+    return this.#bytes < LIMIT_BYTES / 2
+  }
+
   take(bytes: number): void {
     this.#bytes += bytes
   }

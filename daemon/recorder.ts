@@ -21,6 +21,7 @@ export interface RecorderOptions {
   rules: RecordingRules
   log: Logger
   onRecorded: (results: AttemptResult[], recorded: Recorded) => void
+  onUnrecordable: (result: AttemptResult) => void
 }
 
 export class Recorder {
@@ -88,6 +89,7 @@ export class Recorder {
       const { webhookId, eventId } = results[0]!
       // Its delivery stays held by its lane, so it is not sent over and over; it is tried again after a restart.
       this.#options.log.error('attempt.not_recordable', { ...errorFields(error), webhookId, eventId })
+      this.#options.onUnrecordable(results[0]!)
       return
     }
     const middle = Math.ceil(results.length / 2)

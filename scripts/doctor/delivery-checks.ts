@@ -51,20 +51,25 @@ export const DELIVERY_CHECKS: SqlCheck[] = [
         : `event ${event_id} is logged for ${webhook_id}, which is no webhook`,
   },
   {
-    // One that is sent again has attempts that its row is told of at its next end.
+    // The last attempt stands in the row itself; where its class is missing, all stand with the earlier ones. One that is
+    // sent again has attempts that its row is told of at its next end.
     check: 'delivery_contradicts_its_attempts',
-    sql: `SELECT d.webhook_id, d.event_id, d.status, d.attempts, a.class FROM deliveries d
-          LEFT JOIN attempts a ON a.webhook_id = d.webhook_id AND a.event_id = d.event_id AND a.n = d.attempts
-          WHERE ((d.attempts > 0 AND a.n IS NULL) OR (d.status = 'delivered' AND (a.n IS NULL OR a.class <> 'ok'))
-              OR (d.status <> 'delivered' AND a.class = 'ok'))
-            AND NOT EXISTS (SELECT 1 FROM delivery_queue q WHERE q.event_id = d.event_id AND q.webhook_id = d.webhook_id)`,
+    sql: `SELECT * FROM (
+            SELECT d.webhook_id, d.event_id, d.status, d.attempts, COALESCE(d.class, a.class) AS class,
+              (d.class IS NOT NULL) + (SELECT COUNT(*) FROM earlier_attempts x WHERE x.webhook_id = d.webhook_id AND x.event_id = d.event_id) AS found
+            FROM deliveries d
+            LEFT JOIN earlier_attempts a ON d.class IS NULL AND a.webhook_id = d.webhook_id AND a.event_id = d.event_id
+              AND a.n = d.attempts) l
+          WHERE (attempts <> found OR (status = 'delivered' AND COALESCE(class, '') <> 'ok')
+              OR (status = 'exhausted' AND class = 'ok'))
+            AND NOT EXISTS (SELECT 1 FROM delivery_queue q WHERE q.event_id = l.event_id AND q.webhook_id = l.webhook_id)`,
     subject: ['webhook_id', 'event_id'],
     sentence: ({ webhook_id, event_id, status, attempts, class: outcome }) =>
       `the delivery of ${event_id} to webhook ${webhook_id} is ${status} after ${attempts} attempts, the last of them is ${outcome ?? 'not recorded'}`,
   },
   {
     check: ({ attempts }) => (attempts === null ? 'attempt_without_delivery' : 'delivery_contradicts_its_attempts'),
-    sql: `SELECT a.webhook_id, a.event_id, a.n, d.attempts FROM attempts a
+    sql: `SELECT a.webhook_id, a.event_id, a.n, d.attempts FROM earlier_attempts a
           LEFT JOIN deliveries d ON d.webhook_id = a.webhook_id AND d.event_id = a.event_id
           LEFT JOIN delivery_queue q ON q.event_id = a.event_id AND q.webhook_id = a.webhook_id
           WHERE q.event_id IS NULL AND (d.event_id IS NULL OR a.n > d.attempts)`,

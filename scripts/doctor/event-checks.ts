@@ -14,7 +14,9 @@ const IS_MESSAGE = `e.type LIKE '%.send'`
 export const EVENT_CHECKS: SqlCheck[] = [
   {
     check: 'event_without_body',
-    sql: `SELECT e.id FROM events e LEFT JOIN event_bodies b ON b.event_id = e.id WHERE e.id >= ? AND b.event_id IS NULL`,
+    sql: `SELECT e.id FROM events e LEFT JOIN event_bodies b ON b.event_id = e.id
+          LEFT JOIN erased_events x ON x.event_id = e.id AND x.settled_at IS NOT NULL
+          WHERE e.id >= ? AND b.event_id IS NULL AND x.event_id IS NULL`,
     values: (examined) => [firstIdWithin(examined, examined.payloadRetentionDays)],
     subject: ['id'],
     sentence: ({ id }) => `event ${id} has no body`,

@@ -131,14 +131,17 @@ async function attemptsSinceSuccess(knex: Knex, webhook: StoredWebhook): Promise
 }
 
 async function listAttempts(knex: Knex, webhookId: string, before: number) {
-  const rows = await knex('attempts as a')
-    .leftJoin('events as e', 'e.id', 'a.event_id')
-    .where('a.webhook_id', webhookId)
-    .where('a.seq', '<', before)
-    .orderBy('a.seq', 'desc')
-    .limit(ATTEMPTS_AT_A_TIME)
-    .select('a.seq', 'a.started_at', 'a.duration_ms', 'a.class', 'a.error', 'e.type')
-  return rows.map((row) => ({
+  // Asked of each table by its key: the webhook's own rows, and no others.
+  const part = (table: string) =>
+    `SELECT a.event_id, a.seq, a.started_at, a.duration_ms, a.class, a.error FROM ${table} a
+     WHERE a.webhook_id = ? AND a.class IS NOT NULL AND a.seq < ? ORDER BY a.seq DESC LIMIT ?`
+  const values = [webhookId, before, ATTEMPTS_AT_A_TIME]
+  const [rows] = await knex.raw(
+    `SELECT a.*, e.type FROM ((${part('earlier_attempts')}) UNION ALL (${part('deliveries')})) a
+     LEFT JOIN events e ON e.id = a.event_id ORDER BY a.seq DESC LIMIT ?`,
+    [...values, ...values, ATTEMPTS_AT_A_TIME],
+  )
+  return (rows as Record<string, any>[]).map((row) => ({
     seq: Number(row.seq),
     startedAt: row.started_at as Date,
     endedAt: new Date(row.started_at.getTime() + row.duration_ms),

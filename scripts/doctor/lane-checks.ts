@@ -37,7 +37,8 @@ export const LANE_CHECKS: SqlCheck[] = [
   {
     check: 'lane_behind_its_attempts',
     sql: `SELECT l.webhook_id, l.last_seq, a.last FROM lanes l
-          JOIN (SELECT webhook_id, MAX(seq) AS last FROM attempts GROUP BY webhook_id) a ON a.webhook_id = l.webhook_id
+          JOIN (SELECT webhook_id, MAX(seq) AS last FROM earlier_attempts GROUP BY webhook_id
+                UNION ALL SELECT webhook_id, MAX(seq) FROM deliveries GROUP BY webhook_id) a ON a.webhook_id = l.webhook_id
           WHERE a.last > l.last_seq`,
     subject: ['webhook_id'],
     sentence: ({ webhook_id, last_seq, last }) =>
@@ -82,7 +83,7 @@ export const LANE_CHECKS: SqlCheck[] = [
   {
     check: 'queued_attempts_differ',
     sql: `SELECT * FROM (SELECT q.webhook_id, q.event_id, q.attempts,
-            (SELECT MAX(a.n) FROM attempts a WHERE a.webhook_id = q.webhook_id AND a.event_id = q.event_id) AS made
+            (SELECT MAX(a.n) FROM earlier_attempts a WHERE a.webhook_id = q.webhook_id AND a.event_id = q.event_id) AS made
           FROM delivery_queue q) counted WHERE made > attempts`,
     subject: ['webhook_id', 'event_id'],
     sentence: ({ webhook_id, event_id, attempts, made }) =>

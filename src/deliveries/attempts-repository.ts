@@ -12,6 +12,7 @@ import {
   lockMessagesStatement,
   type EndedCopy,
 } from '../messages/messages-repository.ts'
+import { endedStatements, type EndedRow } from './packed-rows.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
 import {
   applyResult,
@@ -98,9 +99,12 @@ export async function recordAttempts(
 
 /** Read under the lanes' locks: the transaction that was cut off either has committed or never will. */
 function recordedStatement(results: AttemptResult[]): Statement {
+  const ids = [results.map(({ webhookId }) => webhookId), results.map(({ eventId }) => eventId)]
+  const of = 'WHERE webhook_id IN (?) AND event_id IN (?)'
   return {
-    sql: 'SELECT webhook_id, event_id, n FROM attempts WHERE webhook_id IN (?) AND event_id IN (?)',
-    values: [results.map(({ webhookId }) => webhookId), results.map(({ eventId }) => eventId)],
+    sql: `SELECT webhook_id, event_id, n FROM earlier_attempts ${of}
+          UNION ALL SELECT webhook_id, event_id, attempts FROM deliveries ${of} AND class IS NOT NULL`,
+    values: [...ids, ...ids],
   }
 }
 
@@ -135,43 +139,31 @@ const REMOVE_COPIES = `
     webhook_id CHAR(26) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]')) done
   STRAIGHT_JOIN delivery_queue q ON q.event_id = done.event_id AND q.webhook_id = done.webhook_id`
 
+const INSERT_EARLIER = `INSERT INTO earlier_attempts
+  (webhook_id, event_id, n, recorded_at, seq, started_at, duration_ms, class, status, error, answer) VALUES ?`
+
+/** The attempt that ends a delivery stands in the delivery's own row: most need no other one. */
 function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
-  const attempts: unknown[][] = []
-  const ended: unknown[][] = []
+  const ended: EndedRow[] = []
+  const earlier: unknown[][] = []
   const retried: unknown[][] = []
   const removed: [eventId: string, webhookId: string][] = []
   for (const { result, seq, delivery } of applied) {
     const { webhookId, eventId, n, startedAt, durationMs, status, error, answer } = result
-    attempts.push([
-      webhookId,
-      eventId,
-      n,
-      seq,
-      startedAt,
-      now,
-      Math.round(durationMs),
-      result.class,
-      status,
-      error,
-      answer,
-    ])
     removed.push([eventId, webhookId])
-    if ('retryAt' in delivery) retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch])
-    else ended.push([webhookId, eventId, delivery.status, n, now])
+    if ('retryAt' in delivery) {
+      const attempt = [seq, startedAt, Math.round(durationMs), result.class, status, error, answer]
+      earlier.push([webhookId, eventId, n, now, ...attempt])
+      retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch])
+      continue
+    }
+    const attempt = { seq, startedAt, durationMs, class: result.class, httpStatus: status, error, answer }
+    ended.push({ webhookId, eventId, status: delivery.status, attempts: n, ...attempt })
   }
   return [
-    {
-      sql: `INSERT INTO attempts
-            (webhook_id, event_id, n, seq, started_at, recorded_at, duration_ms, class, status, error, answer) VALUES ?`,
-      values: [attempts],
-    },
     { sql: REMOVE_COPIES, values: [JSON.stringify(removed)] },
-    // A copy that was sent again by hand has ended before.
-    ...unlessEmpty(
-      ended,
-      `INSERT INTO deliveries (webhook_id, event_id, status, attempts, ended_at) VALUES ?
-       ON DUPLICATE KEY UPDATE status = VALUES(status), attempts = VALUES(attempts), ended_at = VALUES(ended_at)`,
-    ),
+    ...endedStatements(ended, now),
+    ...unlessEmpty(earlier, INSERT_EARLIER),
     ...unlessEmpty(retried, 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?'),
   ]
 }

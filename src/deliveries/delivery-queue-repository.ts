@@ -41,20 +41,55 @@ export async function listDueDeliveries(
   after: QueuePosition | undefined,
   limit: number,
 ): Promise<PendingDelivery[]> {
-  const [rows] = after
-    ? await knex.raw(
-        // Two ranges of the primary key. A single condition over both columns would walk every row of one due time.
-        `(SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at = ? AND q.event_id > ? ORDER BY q.event_id LIMIT ?)
-         UNION ALL
-         (SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at > ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)
-         LIMIT ?`,
-        [webhookId, after.dueAt, after.eventId, limit, webhookId, after.dueAt, until, limit, limit],
-      )
-    : await knex.raw(
-        `SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?`,
-        [webhookId, until, limit],
-      )
-  return (rows as Record<string, unknown>[]).map((row) => ({
+  if (!after) {
+    const [rows] = await knex.raw(
+      `SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?`,
+      [webhookId, until, limit],
+    )
+    return (rows as Row[]).map((row) => toPending(webhookId, row))
+  }
+  // Two ranges of the primary key: a single condition over both columns would walk every row of one due time. No limit over
+  // both: the servers would write all bodies to a temporary table first.
+  const [rows] = await knex.raw(
+    `(SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at = ? AND q.event_id > ? ORDER BY q.event_id LIMIT ?)
+     UNION ALL
+     (SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at > ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)`,
+    [webhookId, after.dueAt, after.eventId, limit, webhookId, after.dueAt, until, limit],
+  )
+  const read = (rows as Row[]).map((row) => toPending(webhookId, row)).sort(inQueueOrder)
+  // Where the first range may go on, what is behind it must wait.
+  return read.slice(0, limit)
+}
+
+export interface HeadRequest {
+  webhookId: string
+  until: Date
+  limit: number
+}
+
+/** The same from the heads of several queues, in one statement. @returns the deliveries of each, in the order asked */
+export async function listDueHeads(knex: Knex, requests: HeadRequest[]): Promise<PendingDelivery[][]> {
+  const part = `(SELECT q.webhook_id, ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)`
+  const [rows] = await knex.raw(
+    requests.map(() => part).join(' UNION ALL '),
+    requests.flatMap(({ webhookId, until, limit }) => [webhookId, until, limit]),
+  )
+  const heads = new Map(requests.map(({ webhookId }) => [webhookId, [] as PendingDelivery[]]))
+  for (const row of rows as (Row & { webhook_id: string })[]) {
+    heads.get(row.webhook_id)!.push(toPending(row.webhook_id, row))
+  }
+  return requests.map(({ webhookId }) => heads.get(webhookId)!.sort(inQueueOrder))
+}
+
+/** Neither server promises an order over the parts of a union. */
+function inQueueOrder(a: PendingDelivery, b: PendingDelivery): number {
+  return a.dueAt.getTime() - b.dueAt.getTime() || (a.eventId < b.eventId ? -1 : 1)
+}
+
+type Row = Record<string, unknown>
+
+function toPending(webhookId: string, row: Row): PendingDelivery {
+  return {
     webhookId,
     eventId: row.event_id as string,
     dueAt: row.due_at as Date,
@@ -63,7 +98,24 @@ export async function listDueDeliveries(
     isTest: row.is_test === 1,
     isMessage: row.is_message === 1,
     body: row.body as Buffer,
-  }))
+  }
+}
+
+/** Events that wait up to a position and are due by a time, some of them: keys alone, which are small and stand together. */
+export async function listWaitingUpTo(
+  knex: Knex,
+  webhookId: string,
+  until: Date,
+  { dueAt, eventId }: QueuePosition,
+  limit: number,
+): Promise<string[]> {
+  const [rows] = await knex.raw(
+    `(SELECT event_id FROM delivery_queue WHERE webhook_id = ? AND due_at < ? AND due_at <= ? LIMIT ?)
+     UNION ALL
+     (SELECT event_id FROM delivery_queue WHERE webhook_id = ? AND due_at = ? AND due_at <= ? AND event_id <= ? LIMIT ?)`,
+    [webhookId, dueAt, until, limit, webhookId, dueAt, until, eventId, limit],
+  )
+  return (rows as { event_id: string }[]).map((row) => row.event_id)
 }
 
 /**

@@ -2,6 +2,7 @@
  * Rows of `lanes`: one a webhook, owned by at most one daemon. Every write but the taking is guarded by the owner's token.
  */
 import type { Knex } from 'knex'
+import type { BatchResult, Statement } from '../../db/batch.ts'
 
 /** An owner starts no attempt on a view of its lane that was read longer ago than this, in milliseconds (monotonic). */
 export const LANE_VIEW_MAX_AGE_MS = 750
@@ -40,6 +41,28 @@ const STATE_COLUMNS = [
   'w.updated_at',
 ]
 
+/**
+ * Takes those of these lanes that nobody owns, by the primary key, in its order, as everybody locks lanes; and reads those that
+ * are this daemon's now, for `readTaken`.
+ */
+export function takeStatements(webhookIds: string[], token: string): Statement[] {
+  return [
+    {
+      sql: 'UPDATE lanes FORCE INDEX (PRIMARY) SET owner = ? WHERE webhook_id IN (?) AND owner IS NULL',
+      values: [token, webhookIds],
+    },
+    {
+      sql: `SELECT ${STATE_COLUMNS.join(', ')} FROM lanes l JOIN webhooks w ON w.id = l.webhook_id
+            WHERE l.owner = ? AND l.webhook_id IN (?)`,
+      values: [token, webhookIds],
+    },
+  ]
+}
+
+export function readTaken([, rows]: BatchResult[]): LaneState[] {
+  return rows!.map(toLaneState)
+}
+
 /** State of every lane that this daemon owns, in one query. A lane that is missing here was lost. */
 export async function listOwnedLanes(knex: Knex, token: string): Promise<LaneState[]> {
   const rows = await knex('lanes as l')
@@ -58,25 +81,40 @@ export async function findOwnedLane(knex: Knex, webhookId: string, token: string
 }
 
 /**
- * Gives the lane back with its due time raised to the smallest that waits. The lane's row is locked first and the queue is
+ * Gives lanes back with their due times raised to the smallest that waits. The lanes' rows are locked first and the queue is
  * read afterwards with a fresh view: a fan-out that commits in between has its rows seen here, one that commits later
  * waits for the row and lowers the due time after us. Either way nothing due is forgotten. The same for a deletion that this
  * owner has not seen: its old copies wait for a retry that may be hours away, and are to be discarded now.
  */
-export async function settleLane(trx: Knex.Transaction, webhookId: string, token: string): Promise<void> {
+export async function settleLanes(trx: Knex.Transaction, webhookIds: string[], token: string): Promise<void> {
   const owned = await trx('lanes')
-    .where({ webhook_id: webhookId, owner: token })
+    .whereIn('webhook_id', webhookIds)
+    .where({ owner: token })
+    .orderBy('webhook_id')
     .forUpdate()
-    .first('due_at', 'clean_epoch')
-  if (!owned) return
-  const [[fresh]] = await trx.raw(
-    `SELECT w.epoch, (SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = w.id ORDER BY q.due_at, q.event_id LIMIT 1)
-     AS due_at FROM webhooks w WHERE w.id = ?`,
-    [webhookId],
+    .select('webhook_id', 'due_at', 'clean_epoch')
+  if (owned.length === 0) return
+  const ids = owned.map((lane) => lane.webhook_id)
+  const [rows] = await trx.raw(
+    `SELECT w.id, w.epoch, (SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = w.id ORDER BY q.due_at, q.event_id LIMIT 1)
+     AS due_at FROM webhooks w WHERE w.id IN (?)`,
+    [ids],
   )
-  const waits = (fresh?.due_at ?? null) !== null
-  const dueAt = waits && owned.clean_epoch < fresh.epoch ? owned.due_at : (fresh?.due_at ?? null)
-  await trx('lanes').where({ webhook_id: webhookId }).update({ due_at: dueAt, owner: null })
+  const fresh = new Map((rows as { id: string; epoch: number; due_at: Date | null }[]).map((row) => [row.id, row]))
+  const settled = owned.map((lane) => {
+    const { epoch = 0, due_at: nextDueAt = null } = fresh.get(lane.webhook_id) ?? {}
+    const dueAt = nextDueAt !== null && lane.clean_epoch < epoch ? lane.due_at : nextDueAt
+    return [lane.webhook_id, dueAt, null]
+  })
+  await trx.raw(
+    `INSERT INTO lanes (webhook_id, due_at, owner) VALUES ${settled.map(() => '(?, ?, ?)').join(', ')}
+     ON DUPLICATE KEY UPDATE due_at = VALUES(due_at), owner = VALUES(owner)`,
+    settled.flat(),
+  )
+}
+
+export async function settleLane(trx: Knex.Transaction, webhookId: string, token: string): Promise<void> {
+  await settleLanes(trx, [webhookId], token)
 }
 
 /**

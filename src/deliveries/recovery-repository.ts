@@ -46,7 +46,7 @@ export async function readRedelivery(
     epoch: webhook.epoch,
     queued: queued && { epoch: queued.epoch, dueAt: queued.due_at },
     messageState: message?.state,
-    bodyIsKept: body !== undefined,
+    bodyIsKept: body !== undefined && (await listErasedEvents(trx, [eventId])).size === 0,
     ended: ended && { attempts: ended.attempts, isTest: ended.type === TEST_TYPE },
   }
 }
@@ -55,7 +55,8 @@ const TEST_TYPE = 'webhook.test'
 
 /**
  * Puts ended copies into the queue again, due now, under the epoch of the locked webhook. The caller makes the lane due
- * afterwards, in the same transaction. Their rows in `deliveries` stay until the next end overwrites them.
+ * afterwards, in the same transaction. Their rows in `deliveries` stay until the next end overwrites them; the attempt that
+ * ended them is from now on an earlier one.
  */
 export async function requeue(
   trx: Knex.Transaction,
@@ -64,6 +65,18 @@ export async function requeue(
   now: Date,
 ): Promise<void> {
   if (copies.length === 0) return
+  const ended = [webhook.id, copies.map(({ eventId }) => eventId)]
+  await trx.raw(
+    `INSERT INTO earlier_attempts
+       (webhook_id, event_id, n, seq, started_at, recorded_at, duration_ms, class, status, error, answer)
+     SELECT webhook_id, event_id, attempts, seq, started_at, ended_at, duration_ms, class, http_status, error, answer
+     FROM deliveries WHERE webhook_id = ? AND event_id IN (?) AND class IS NOT NULL`,
+    ended,
+  )
+  await trx.raw(
+    'UPDATE deliveries SET class = NULL, error = NULL, answer = NULL WHERE webhook_id = ? AND event_id IN (?)',
+    ended,
+  )
   await trx('delivery_queue').insert(
     copies.map(({ eventId, attempts, isTest }) => ({
       webhook_id: webhook.id,
@@ -187,14 +200,20 @@ export async function lockMessageStates(trx: Knex.Transaction, eventIds: string[
   return new Map(rows.map((row) => [row.event_id, row.state]))
 }
 
-/** Locks the payloads of these events; those that are still there. */
+/** Of these events, behind the locks of their payloads, those that an erasure has taken and not yet settled. */
+async function listErasedEvents(trx: Knex.Transaction, eventIds: string[]): Promise<Set<string>> {
+  return new Set(await trx('erased_events').whereIn('event_id', eventIds).pluck('event_id'))
+}
+
+/** Locks the payloads of these events; those that are still there, and not those of a patient who is being erased. */
 export async function lockBodies(trx: Knex.Transaction, eventIds: string[]): Promise<Set<string>> {
   const rows = await trx('event_bodies')
     .whereIn('event_id', eventIds)
     .orderBy('event_id')
     .forUpdate()
     .select('event_id')
-  return new Set(rows.map((row) => row.event_id))
+  const erased = await listErasedEvents(trx, eventIds)
+  return new Set(rows.map((row) => row.event_id).filter((id) => !erased.has(id)))
 }
 
 /** Those of these events that wait for the webhook already. */

@@ -79,7 +79,7 @@ async function removeDeliveries(
     return !busy.has(row.event_id) && !pending.has(`${row.webhook_id} ${row.event_id}`)
   })
   if (expired.length > 0) {
-    await deleteByDelivery(trx, 'attempts', expired)
+    await deleteByDelivery(trx, 'earlier_attempts', expired)
     await deleteByDelivery(trx, 'deliveries', expired)
   }
   return {
@@ -92,7 +92,7 @@ async function removeDeliveries(
 /** Joined to the list, in this order, each row being one range of the primary key: as the recorder does, for the same reason. */
 async function deleteByDelivery(
   trx: Knex.Transaction,
-  table: 'attempts' | 'deliveries',
+  table: 'earlier_attempts' | 'deliveries',
   rows: { webhook_id: string; event_id: string }[],
 ): Promise<void> {
   const keys = rows.map(() => 'SELECT CONVERT(? USING ascii) AS webhook_id, CONVERT(? USING ascii) AS event_id')
@@ -121,12 +121,24 @@ async function removeEvents(
   const eventIds = rows.map((row) => row.id as string)
   const busy = await listBusyEvents(trx, eventIds)
   const waiting = new Set([...busy, ...(await listPendingEvents(trx, eventIds))])
-  const logged = await trx('deliveries').whereIn('event_id', eventIds).distinct('event_id')
-  for (const row of logged) waiting.add(row.event_id)
+  for (const id of await listLoggedEvents(trx, eventIds)) waiting.add(id)
   const expired = withoutAll(eventIds, waiting)
-  for (const table of ['event_bodies', 'messages']) await trx(table).whereIn('event_id', expired).delete()
+  for (const table of ['event_bodies', 'messages', 'erased_events'])
+    await trx(table).whereIn('event_id', expired).delete()
   const removed = await trx('events').whereIn('id', expired).delete()
   return { looked: eventIds.length, removed, position: eventIds.slice(-1) }
+}
+
+/** Of these events those with an ended delivery: by the webhooks of their lab, each look-up a whole primary key. */
+async function listLoggedEvents(trx: Knex.Transaction, eventIds: string[]): Promise<string[]> {
+  if (eventIds.length === 0) return []
+  const [rows] = await trx.raw(
+    `SELECT DISTINCT e.id FROM events e STRAIGHT_JOIN webhooks w ON w.account_id = e.account_id AND w.lab_id = e.lab_id
+       STRAIGHT_JOIN deliveries d ON d.webhook_id = w.id AND d.event_id = e.id
+     WHERE e.id IN (?)`,
+    [eventIds],
+  )
+  return (rows as { id: string }[]).map((row) => row.id)
 }
 
 /**

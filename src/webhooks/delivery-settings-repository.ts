@@ -3,6 +3,7 @@
  * so this is the one finder without an account.
  */
 import type { Knex } from 'knex'
+import type { BatchResult, Statement } from '../../db/batch.ts'
 import { unseal, type Keys } from '../crypto.ts'
 import { prepareKey, type HmacKey } from '../deliveries/signature.ts'
 
@@ -32,18 +33,54 @@ export async function getDeliverySettings(
   webhookId: string,
   now: Date,
 ): Promise<DeliverySettings> {
-  const webhook = await knex('webhooks').where({ id: webhookId }).first('endpoint')
-  if (!webhook) throw new Error(`webhook ${webhookId} has a lane but no row`)
-  const secrets = await knex('webhook_secrets')
-    .where({ webhook_id: webhookId })
-    .where((query) => query.whereNull('expires_at').orWhere('expires_at', '>', now))
-    // NULL is the smallest on both servers: the current one.
-    .orderBy(['expires_at', { column: 'id', order: 'desc' }])
-    .select('sealed', 'expires_at')
-  if (secrets.length === 0) throw new Error(`webhook ${webhookId} has no signing secret`)
-  const signingKeys = secrets.map((row) => ({
-    key: prepareKey(unseal(keys, row.sealed, webhookId)),
-    expiresAt: row.expires_at,
-  }))
-  return { endpoint: webhook.endpoint, signingKeys }
+  const [settings] = await listDeliverySettings(knex, keys, [webhookId], now)
+  if (settings instanceof Error) throw settings
+  return settings!
+}
+
+/** @returns for each webhook, in the order asked, its settings, or why they can't be used: one must not keep the others */
+export async function listDeliverySettings(
+  knex: Knex,
+  keys: Keys,
+  webhookIds: string[],
+  now: Date,
+): Promise<(DeliverySettings | Error)[]> {
+  const read: BatchResult[] = []
+  for (const { sql, values } of settingsStatements(webhookIds, now))
+    read.push((await knex.raw(sql, values as never))[0])
+  return openSettings(keys, webhookIds, read)
+}
+
+/** What `openSettings` reads. */
+export function settingsStatements(webhookIds: string[], now: Date): Statement[] {
+  return [
+    { sql: 'SELECT id, endpoint FROM webhooks WHERE id IN (?)', values: [webhookIds] },
+    {
+      // NULL is the smallest on both servers: the current one.
+      sql: `SELECT webhook_id, sealed, expires_at FROM webhook_secrets
+            WHERE webhook_id IN (?) AND (expires_at IS NULL OR expires_at > ?) ORDER BY expires_at, id DESC`,
+      values: [webhookIds, now],
+    },
+  ]
+}
+
+export function openSettings(keys: Keys, webhookIds: string[], read: BatchResult[]): (DeliverySettings | Error)[] {
+  const [webhooks, secrets] = read
+  const endpoints = new Map<string, string>(webhooks!.map((row) => [row.id, row.endpoint]))
+  const secretsOf = Map.groupBy(secrets!, (row) => row.webhook_id as string)
+  return webhookIds.map((webhookId) => {
+    const endpoint = endpoints.get(webhookId)
+    if (endpoint === undefined) return new Error(`webhook ${webhookId} has a lane but no row`)
+    const rows = secretsOf.get(webhookId)
+    if (!rows) return new Error(`webhook ${webhookId} has no signing secret`)
+    try {
+      return { endpoint, signingKeys: rows.map((row) => openKey(keys, webhookId, row)) }
+    } catch (error) {
+      return error as Error
+    }
+  })
+}
+
+function openKey(keys: Keys, webhookId: string, row: BatchResult[number]): SigningKey {
+  return { key: prepareKey(unseal(keys, row.sealed, webhookId)), expiresAt: row.expires_at }
 }

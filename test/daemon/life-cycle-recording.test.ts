@@ -9,9 +9,8 @@ import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 
 const DAY_MS = 86_400_000
-const TABLES = 'delivery_queue unrouted_events deliveries attempts lanes webhooks webhook_events daemons mails'.split(
-  ' ',
-)
+const TABLES =
+  'delivery_queue unrouted_events deliveries earlier_attempts lanes webhooks webhook_events daemons mails'.split(' ')
 
 let db: TestDatabase
 let world: DeliveryWorld

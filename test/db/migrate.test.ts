@@ -63,47 +63,56 @@ describe('migrate', () => {
     expect(await appliedNames()).toEqual(names)
   })
 
-  test("a kill after a migration's statement, before it is booked, is made up for by the next call", async () => {
-    await migrate(mysqlUrl, log)
-    const rows = await database.knex('schema_migrations').orderBy('id')
-    for (const step of killed.map((name) => names.indexOf(name))) {
-      // What a kill leaves: the table is there, its row is not, and knex holds its lock for ever.
-      await database.knex('schema_migrations').where('id', '>=', rows[step].id).delete()
-      await database.knex('schema_migrations_lock').update({ is_locked: 1 })
-      expect(await migrate(mysqlUrl, log)).toBe(names.length - step)
-      await database.knex('schema_migrations').delete()
-      await database.knex('schema_migrations').insert(rows)
-    }
-    expect(await schemaIsCurrent(database.knex)).toBe(true)
-  }, 120_000)
-
-  test(`kill -9 at the statement of ${killed.length} migrations in turn: the schema is that of an undisturbed run`, async () => {
-    const showSchema = async (): Promise<string[]> => {
-      const texts: string[] = []
-      for (const table of (await tableNames()).toSorted()) {
-        const [rows] = await database.knex.raw('SHOW CREATE TABLE ??', [table])
-        // Counted on by knex, also for rows that a kill kept from being written.
-        texts.push(String(rows[0]['Create Table']).replace(/ AUTO_INCREMENT=\d+/, ''))
+  test(
+    "a kill after a migration's statement, before it is booked, is made up for by the next call",
+    async () => {
+      await migrate(mysqlUrl, log)
+      const rows = await database.knex('schema_migrations').orderBy('id')
+      for (const step of killed.map((name) => names.indexOf(name))) {
+        // What a kill leaves: the table is there, its row is not, and knex holds its lock for ever.
+        await database.knex('schema_migrations').where('id', '>=', rows[step].id).delete()
+        await database.knex('schema_migrations_lock').update({ is_locked: 1 })
+        expect(await migrate(mysqlUrl, log)).toBe(names.length - step)
+        await database.knex('schema_migrations').delete()
+        await database.knex('schema_migrations').insert(rows)
       }
-      return texts
-    }
-    await migrate(mysqlUrl, log)
-    const undisturbed = await showSchema()
-    for (const table of await tableNames()) await database.knex.schema.dropTable(table)
+      expect(await schemaIsCurrent(database.knex)).toBe(true)
+    },
+    60_000 + killed.length * 12_000,
+  )
 
-    for (const [turn, name] of killed.entries()) {
-      // What the beat of a killed owner brings about in 5 s; the next test waits for it.
-      if (turn > 0) await database.knex('migration_guard').update({ owner: null })
-      const env = { ...process.env, MYSQL_URL: mysqlUrl, KILL_AT: name, KILL_WHEN: turn % 2 ? 'sent' : 'answered' }
-      const [, signal] = await once(spawn(process.execPath, [KILLED], { env, stdio: 'inherit' }), 'exit')
-      expect({ name, signal }).toEqual({ name, signal: 'SIGKILL' })
-      expect(await appliedNames()).toEqual(names.slice(0, names.indexOf(name)))
-    }
-    await database.knex('migration_guard').update({ owner: null })
-    expect(await migrate(mysqlUrl, log)).toBe(1)
-    expect(await appliedNames()).toEqual(names)
-    expect(await showSchema()).toEqual(undisturbed)
-  }, 180_000)
+  test(
+    `kill -9 at the statement of ${killed.length} migrations in turn: the schema is that of an undisturbed run`,
+    async () => {
+      const showSchema = async (): Promise<string[]> => {
+        const texts: string[] = []
+        for (const table of (await tableNames()).toSorted()) {
+          const [rows] = await database.knex.raw('SHOW CREATE TABLE ??', [table])
+          // Counted on by knex, also for rows that a kill kept from being written.
+          texts.push(String(rows[0]['Create Table'] ?? rows[0]['Create View']).replace(/ AUTO_INCREMENT=\d+/, ''))
+        }
+        return texts
+      }
+      await migrate(mysqlUrl, log)
+      const undisturbed = await showSchema()
+      await database.knex.schema.dropView('attempts')
+      for (const table of await tableNames()) await database.knex.schema.dropTable(table)
+
+      for (const [turn, name] of killed.entries()) {
+        // What the beat of a killed owner brings about in 5 s; the next test waits for it.
+        if (turn > 0) await database.knex('migration_guard').update({ owner: null })
+        const env = { ...process.env, MYSQL_URL: mysqlUrl, KILL_AT: name, KILL_WHEN: turn % 2 ? 'sent' : 'answered' }
+        const [, signal] = await once(spawn(process.execPath, [KILLED], { env, stdio: 'inherit' }), 'exit')
+        expect({ name, signal }).toEqual({ name, signal: 'SIGKILL' })
+        expect(await appliedNames()).toEqual(names.slice(0, names.indexOf(name)))
+      }
+      await database.knex('migration_guard').update({ owner: null })
+      expect(await migrate(mysqlUrl, log)).toBe(1)
+      expect(await appliedNames()).toEqual(names)
+      expect(await showSchema()).toEqual(undisturbed)
+    },
+    60_000 + killed.length * 12_000,
+  )
 
   test('a migrating process that is killed half-way is replaced, and the schema becomes whole', async () => {
     const child = spawn(process.execPath, [SCRIPT], { env: { ...process.env, MYSQL_URL: mysqlUrl }, stdio: 'ignore' })

@@ -150,14 +150,25 @@ const PLANTS: Plant[] = [
   ['delivery_contradicts_its_attempts', (trx) => trx('deliveries').where(delivery()).update({ attempts: 4 })],
   [
     'delivery_contradicts_its_attempts',
-    (trx) => trx('attempts').where(delivery()).update({ class: 'timeout', error: 'none' }),
+    (trx) => trx('deliveries').where(delivery()).update({ class: 'timeout', error: 'none' }),
   ],
   ['delivery_contradicts_its_attempts', (trx) => trx('deliveries').where(delivery()).update({ status: 'exhausted' })],
   [
     'delivery_contradicts_its_attempts',
     (trx) => trx('deliveries').where(delivery()).update({ attempts: 0, status: 'discarded' }),
   ],
-  ['attempt_without_delivery', (trx) => trx('deliveries').where(delivery()).delete()],
+  [
+    'attempt_without_delivery',
+    async (trx) => {
+      const [attempt] = await trx('attempts').where(delivery())
+      await trx('earlier_attempts').insert(attempt)
+      await trx('deliveries').where(delivery()).delete()
+    },
+  ],
+  [
+    'delivery_contradicts_its_attempts',
+    async (trx) => trx('earlier_attempts').insert((await trx('attempts').where(delivery()))[0]),
+  ],
   [
     'recoveries_at_once',
     async (trx) => {

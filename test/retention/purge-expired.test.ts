@@ -35,7 +35,7 @@ afterEach(async () => {
   await world.close()
   await receiver.close()
   const tables =
-    'delivery_queue unrouted_events lanes webhooks webhook_events webhook_secrets daemons mails events event_bodies deliveries attempts messages purge_runs'
+    'delivery_queue unrouted_events lanes webhooks webhook_events webhook_secrets daemons mails events event_bodies deliveries earlier_attempts messages purge_runs'
   for (const table of tables.split(' ')) await db.database.knex(table).delete()
 })
 
@@ -201,7 +201,7 @@ describe('a failing webhook', () => {
       class: 'status',
     }
     const seq = Math.round(10_000 - daysAgo * 10)
-    await knex()('attempts').insert([
+    await knex()('earlier_attempts').insert([
       { ...attempt, n: 1, seq },
       { ...attempt, n: 2, seq: seq + 1 },
     ])

@@ -71,7 +71,7 @@ export async function buildAttempt(
   fields: { status?: number | null; error?: string | null; answer?: Buffer | null; class?: string } = {},
 ): Promise<void> {
   const at = new Date(timeOfId(eventId) + n * 1000)
-  await knex('attempts').insert({
+  await knex('earlier_attempts').insert({
     webhook_id: webhookId,
     event_id: eventId,
     n,

@@ -53,16 +53,22 @@ export async function prepareTestServer(mysqlUrl: string): Promise<TestServer> {
   const schema = await withServer(mysqlUrl, async (connection) => {
     await connection.query(`USE ${template}`)
     const statements: string[] = []
+    const views: string[] = []
     const [tables] = await connection.query<RowDataPacket[]>('SHOW TABLES')
     for (const name of tables.map((row) => String(Object.values(row)[0]))) {
       const [[row]] = await connection.query<RowDataPacket[]>('SHOW CREATE TABLE ??', [name])
+      if (row!['Create View']) {
+        views.push(row!['Create View'])
+        continue
+      }
       statements.push(row!['Create Table'])
       if (!BOOKKEEPING_TABLES.includes(name)) continue
       const [rows] = await connection.query<RowDataPacket[]>('SELECT * FROM ??', [name])
       for (const values of rows) statements.push(connection.format('INSERT INTO ?? SET ?', [name, values]))
     }
     await connection.query(`DROP DATABASE ${template}`)
-    return statements
+    // Behind the tables that they read.
+    return [...statements, ...views]
   })
   return { mysqlUrl, prefix, schema }
 }
