@@ -17,7 +17,10 @@ import { errorFields, type Logger } from '../src/logger.ts'
 
 const BEAT_MS = 1000
 const DEAD_AFTER_MS = 5000
-/** A longer time without a look of our own, and nothing is known of the others: their silence counts anew. */
+/**
+ * A longer time without a look of our own counts as one missed beat: while the database did not answer nobody's beat could
+ * move. It counts for something, or a daemon that is always so slow would never see one die.
+ */
 const LOOK_GAP_MS = 3000
 
 export interface MembershipOptions {
@@ -34,7 +37,7 @@ export interface MembershipOptions {
 
 export class Membership {
   readonly #options: MembershipOptions
-  readonly #seen = new Map<string, { beat: number; movedAtMs: number }>()
+  readonly #seen = new Map<string, { beat: number; silentMs: number }>()
   #lookedAtMs = -Infinity
   #token = ''
   #others: DaemonRow[] = []
@@ -93,15 +96,14 @@ export class Membership {
   async #observe(): Promise<void> {
     const rows = (await listDaemons(this.#options.database.knex)).filter((row) => row.token !== this.#token)
     const nowMs = monotonicMs()
-    // While the database did not answer nobody's beat could move: the first to look again must not take all others for dead.
-    if (nowMs - this.#lookedAtMs > LOOK_GAP_MS) this.#seen.clear()
+    const gapMs = nowMs - this.#lookedAtMs
     this.#lookedAtMs = nowMs
     const known = new Set(rows.map((row) => row.token))
     for (const token of this.#seen.keys()) if (!known.has(token)) this.#seen.delete(token)
     for (const row of rows) {
       const seen = this.#seen.get(row.token)
-      if (!seen || seen.beat !== row.beat) this.#seen.set(row.token, { beat: row.beat, movedAtMs: nowMs })
-      else if (nowMs - seen.movedAtMs > DEAD_AFTER_MS) await this.#bury(row)
+      if (!seen || seen.beat !== row.beat) this.#seen.set(row.token, { beat: row.beat, silentMs: 0 })
+      else if ((seen.silentMs += gapMs > LOOK_GAP_MS ? BEAT_MS : gapMs) > DEAD_AFTER_MS) await this.#bury(row)
     }
     this.#others = rows
   }
