@@ -1,8 +1,26 @@
 /**
  * Who gets an event (decisions 4), as SQL over sets, and the fan-out that writes it down.
  */
-import { COMMIT, type BatchPool, type Statement } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
 import { handOverStatement } from '../messages/messages-repository.ts'
+
+/**
+ * Whether the webhook has been active ever since the event was recorded, both by the database's clock. A start that lies in
+ * the future is one of before that clock was set back: it is over, or every event until then would pass the webhook by.
+ */
+const ACTIVE_SINCE = (w: string) => `(${w}.active_from <= e.recorded_at
+    OR (${w}.active_from > UTC_TIMESTAMP(6) + INTERVAL 1 SECOND AND e.recorded_at <= UTC_TIMESTAMP(6) + INTERVAL 1 SECOND))`
+
+/**
+ * Whether the webhook was active when the event was recorded. The second half is for one that was auto-deleted and reactivated
+ * since then: its start was written anew, and its earlier times are those between the ones in webhook_inactivity. Its creation
+ * was written by a process's clock, which may be a moment ahead of the database's.
+ */
+const WAS_ACTIVE = (w: string) => `((${w}.inactive_from IS NULL OR e.recorded_at < ${w}.inactive_from)
+    AND (${ACTIVE_SINCE(w)} OR (${w}.created_at <= e.recorded_at + INTERVAL 1 SECOND
+      AND EXISTS (SELECT 1 FROM webhook_inactivity i WHERE i.webhook_id = ${w}.id AND i.inactive_from > e.recorded_at)
+      AND NOT EXISTS (SELECT 1 FROM webhook_inactivity i WHERE i.webhook_id = ${w}.id
+        AND i.inactive_from <= e.recorded_at AND i.active_from > e.recorded_at))))`
 
 /**
  * The deliveries that a set of events makes: one for each webhook of the event's lab that
@@ -10,22 +28,29 @@ import { handOverStatement } from '../messages/messages-repository.ts'
  * - was active when the event was recorded (both times come from the database's clock), and
  * - is bound to no party, or to one that the event's record has. An organization matches doctor and hospital alike.
  *
- * A webhook that stopped being active since then gets its copy under the epoch before, so that it is discarded and never
- * sent. The epoch is read without a lock: a deletion that commits in between has raised it, and the copy is older.
+ * A webhook that stopped being active since then, be it again active, gets its copy under the epoch before, so that it is
+ * discarded and never sent. The epoch is read without a lock: a deletion that commits in between has raised it, and the copy
+ * is older.
  */
 const MATCHING_WEBHOOKS = `
   FROM events e
   JOIN webhook_events s ON s.lab_id = e.lab_id AND s.event_type = e.type
   JOIN webhooks w ON w.id = s.webhook_id
   WHERE e.id IN (?)
-    AND w.active_from <= e.recorded_at
-    AND (w.inactive_from IS NULL OR e.recorded_at < w.inactive_from)
+    AND ${WAS_ACTIVE('w')}
     AND (w.corporate_id IS NULL OR w.corporate_id = e.corporate_id)
     AND (w.organization_id IS NULL OR w.organization_id = e.doctor_id OR w.organization_id = e.hospital_id)`
 
+/**
+ * The daemon's time, or the server's where that is behind: a daemon that has not yet seen that the clock was set back would
+ * leave its copies waiting until the old time has come again.
+ */
+const DUE_NOW = 'LEAST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3))'
+
 const FAN_OUT = `
   INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch)
-  SELECT w.id, ?, e.id, 0, CASE WHEN w.state = 'active' THEN w.epoch ELSE w.epoch - 1 END ${MATCHING_WEBHOOKS}`
+  SELECT w.id, ${DUE_NOW}, e.id, 0, CASE WHEN w.state = 'active' AND ${ACTIVE_SINCE('w')} THEN w.epoch ELSE w.epoch - 1 END
+  ${MATCHING_WEBHOOKS}`
 
 /**
  * The same for messages: where the lab has a webhook without a party for the message, such webhooks alone get it. One that
@@ -36,12 +61,12 @@ const FAN_OUT_MESSAGES = `${FAN_OUT}
       SELECT 1 FROM webhook_events cs JOIN webhooks c ON c.id = cs.webhook_id
       WHERE cs.lab_id = e.lab_id AND cs.event_type = e.type
         AND c.corporate_id IS NULL AND c.organization_id IS NULL
-        AND c.active_from <= e.recorded_at
-        AND (c.inactive_from IS NULL OR e.recorded_at < c.inactive_from)))`
+        AND ${WAS_ACTIVE('c')}))`
 
 export interface Routed {
   /** Events that were fanned out. */
   events: number
+  eventIds: string[]
   /** Webhooks that have something due now. */
   webhookIds: string[]
   /** Messages that nobody else sends: they are due at the gateway now. */
@@ -65,7 +90,7 @@ export async function routeEvents(batch: BatchPool, now: Date, limit: number): P
       },
     ])
     const eventIds = waiting!.map((row) => row.event_id as string)
-    if (eventIds.length === 0) return { events: 0, webhookIds: [], normalMessages: 0 }
+    if (eventIds.length === 0) return { events: 0, eventIds, webhookIds: [], normalMessages: 0 }
     const messageIds = waiting!.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
     const results = await send([
       { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
@@ -81,7 +106,7 @@ export async function routeEvents(batch: BatchPool, now: Date, limit: number): P
       ...(webhookIds.length > 0
         ? [
             {
-              sql: 'UPDATE lanes SET due_at = LEAST(COALESCE(due_at, ?), ?) WHERE webhook_id IN (?)',
+              sql: `UPDATE lanes SET due_at = LEAST(COALESCE(due_at, ${DUE_NOW}), ${DUE_NOW}) WHERE webhook_id IN (?)`,
               values: [now, now, webhookIds],
             },
           ]
@@ -89,7 +114,7 @@ export async function routeEvents(batch: BatchPool, now: Date, limit: number): P
       COMMIT,
     ])
     const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
-    return { events: eventIds.length, webhookIds, normalMessages }
+    return { events: eventIds.length, eventIds, webhookIds, normalMessages }
   })
 }
 
@@ -103,4 +128,21 @@ function fanOutStatements(eventIds: string[], messageIds: string[], now: Date): 
     { sql: FAN_OUT_MESSAGES, values: [now, messageIds] },
     handOverStatement(messageIds, now),
   ]
+}
+
+/**
+ * The same for events that the caller has locked in `unrouted_events`, in the caller's transaction. Their lanes are not made due:
+ * the caller says what becomes of the copies.
+ */
+export async function routeTheseEvents(
+  send: Send,
+  events: { eventId: string; isMessage: boolean }[],
+  now: Date,
+): Promise<void> {
+  const eventIds = events.map(({ eventId }) => eventId)
+  const messageIds = events.filter(({ isMessage }) => isMessage).map(({ eventId }) => eventId)
+  await send([
+    { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
+    ...fanOutStatements(eventIds, messageIds, now),
+  ])
 }

@@ -92,6 +92,55 @@ test('a copy of a webhook that was deleted before the fan-out is routed under an
   expect(await queuedFor(event.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
 })
 
+/** As the record of its last failed attempt does. */
+async function autoDelete(webhookId: string): Promise<void> {
+  const { knex } = db.database
+  await knex('webhooks')
+    .where({ id: webhookId })
+    .update({
+      state: 'auto_deleted',
+      epoch: knex.raw('epoch + 1'),
+      inactive_from: knex.raw('UTC_TIMESTAMP(6)'),
+      deactivated_at: world.clock.now(),
+    })
+}
+
+test('a copy of a webhook that was auto-deleted and reactivated before the fan-out is routed under an older epoch', async () => {
+  const webhook = await world.webhook({ endpoint, events: ['booking.cancelled'] })
+  const before = await world.event({ type: 'booking.cancelled' })
+  await autoDelete(webhook.id)
+  const meanwhile = await world.event({ type: 'booking.cancelled' })
+  await world.reactivateWebhook(webhook.id)
+  const between = await world.event({ type: 'booking.cancelled' })
+  await autoDelete(webhook.id)
+  await world.reactivateWebhook(webhook.id)
+  const after = await world.event({ type: 'booking.cancelled' })
+  await route()
+  const { epoch } = await db.database.knex('webhooks').where({ id: webhook.id }).first('epoch')
+  for (const event of [before, between]) {
+    expect(await queuedFor(event.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
+  }
+  expect(await queuedFor(meanwhile.id)).toEqual([])
+  expect(await queuedFor(after.id)).toEqual([{ webhook_id: webhook.id, epoch }])
+})
+
+test('a webhook gets the events of the hours by which the database’s clock was set back, due at once', async () => {
+  const { knex } = db.database
+  const labId = newId(125)
+  const webhook = await world.webhook({ endpoint, labId })
+  const later = knex.raw('UTC_TIMESTAMP(6) + INTERVAL 3 HOUR')
+  await knex('webhooks').where({ id: webhook.id }).update({ active_from: later })
+  const event = await world.event({ labId })
+  // A daemon that has not seen it yet routes by the old time.
+  await routeEvents(db.database.batch, new Date(world.clock.nowMs() + 3 * 3_600_000), 1000)
+  const { epoch } = await knex('webhooks').where({ id: webhook.id }).first('epoch')
+  expect(await queuedFor(event.id)).toEqual([{ webhook_id: webhook.id, epoch }])
+  for (const table of ['delivery_queue', 'lanes']) {
+    const { due_at: dueAt } = await knex(table).where({ webhook_id: webhook.id }).first('due_at')
+    expect(dueAt.getTime()).toBeLessThan(world.clock.nowMs() + 60_000)
+  }
+})
+
 test('the fan-out makes the lanes due and leaves no event unrouted', async () => {
   const webhook = await world.webhook({ endpoint, events: ['report.completed'] })
   await world.event({ type: 'report.completed' })
@@ -146,6 +195,17 @@ describe('a message', () => {
     await world.webhook({ endpoint, labId, events, corporateId })
     const event = await message({ labId, corporateId })
     await world.deleteWebhook(catchAll.id, labId)
+    await route()
+    const { epoch } = await db.database.knex('webhooks').where({ id: catchAll.id }).first('epoch')
+    expect(await queuedFor(event.id)).toEqual([{ webhook_id: catchAll.id, epoch: epoch - 1 }])
+  })
+
+  test('of which the webhook without a party was auto-deleted and reactivated before the fan-out goes to no party either', async () => {
+    const catchAll = await world.webhook({ endpoint, events: ['quotation.send'] })
+    await world.webhook({ endpoint, events: ['quotation.send'], corporateId })
+    const event = await message({ type: 'quotation.send', corporateId })
+    await autoDelete(catchAll.id)
+    await world.reactivateWebhook(catchAll.id)
     await route()
     const { epoch } = await db.database.knex('webhooks').where({ id: catchAll.id }).first('epoch')
     expect(await queuedFor(event.id)).toEqual([{ webhook_id: catchAll.id, epoch: epoch - 1 }])

@@ -145,8 +145,9 @@ describe('a webhook that was auto-deleted and reactivated', () => {
     await receiver.arrived(1)
     await world.settled()
     expect(idsReceived()).toEqual([publicEventId(next.id)])
-    expect(await knex()('deliveries').where({ event_id: waiting.id })).toMatchObject([{ status: 'discarded' }])
-    expect(await knex()('deliveries').where({ event_id: unrouted.id })).toEqual([])
+    for (const { id } of [waiting, unrouted]) {
+      expect(await knex()('deliveries').where({ event_id: id })).toMatchObject([{ status: 'discarded' }])
+    }
     const lane = await knex()('lanes').where({ webhook_id: webhook.id }).first()
     expect(lane.clean_epoch).toBe((await webhookRow(webhook.id)).epoch)
   })
