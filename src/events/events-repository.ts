@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import type { Statement } from '../../db/batch.ts'
+import { currentTraceParent } from '../trace-context.ts'
 import type { RecordedEvent, TestEvent } from './event-types.ts'
 import { isMessageType, type MessageEvent } from './message-payloads.ts'
 
@@ -32,8 +33,9 @@ function outboxStatements(event: RecordedEvent, isMessage: 0 | 1): Statement[] {
 function eventStatements(event: RecordedEvent | TestEvent, isMessage: 0 | 1): Statement[] {
   return [
     {
-      sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id, corporate_id, doctor_id, hospital_id)
-        VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), ?, ?, ?, ?)`,
+      sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id, corporate_id, doctor_id,
+          hospital_id, trace_parent)
+        VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?)`,
       values: [
         event.id,
         event.accountId,
@@ -43,6 +45,7 @@ function eventStatements(event: RecordedEvent | TestEvent, isMessage: 0 | 1): St
         event.corporateId,
         event.doctorId,
         event.hospitalId,
+        currentTraceParent(),
       ],
     },
     {
@@ -60,4 +63,27 @@ export async function recordEvent(trx: Knex.Transaction, event: RecordedEvent): 
 /** A test goes to the one webhook that it is for: it waits for no fan-out, and the caller queues it. */
 export async function recordTestEvent(trx: Knex.Transaction, event: TestEvent): Promise<void> {
   for (const { sql, values } of eventStatements(event, 0)) await trx.raw(sql, values as Knex.RawBinding[])
+}
+
+export interface TracedEvent {
+  /** As in the header `traceparent`. */
+  traceParent: string
+  type: string
+}
+
+/**
+ * Those of the events that were recorded by a request that is traced, by id.
+ * @throws when it takes longer than that
+ */
+export async function listTracedEvents(
+  knex: Knex,
+  eventIds: string[],
+  limitMs: number,
+): Promise<Map<string, TracedEvent>> {
+  const rows = await knex('events')
+    .whereIn('id', eventIds)
+    .whereNotNull('trace_parent')
+    .select('id', 'type', { traceParent: 'trace_parent' })
+    .timeout(limitMs)
+  return new Map(rows.map(({ id, type, traceParent }) => [id, { type, traceParent }]))
 }
