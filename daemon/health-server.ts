@@ -20,21 +20,21 @@ export interface HealthServer {
 export async function startHealthServer(
   host: string,
   port: number,
-  notReady: () => Promise<string | undefined>,
+  notReady: () => string | undefined,
   metrics: Metrics,
   log: Logger,
 ): Promise<HealthServer> {
-  const server: Server = createServer(async (request, response) => {
+  const server: Server = createServer((request, response) => {
     const answer = (status: number, body: object) => {
       response.writeHead(status, { 'content-type': 'application/json' })
       response.end(JSON.stringify(body))
     }
     const path = request.url?.split('?')[0]
-    if (request.method === 'GET' && path === '/metrics') return answerMetrics(metrics, response, log)
+    if (request.method === 'GET' && path === '/metrics') return void answerMetrics(metrics, response, log)
     if (request.method !== 'GET' || (path !== '/livez' && path !== '/readyz'))
       return answer(404, { status: 'not found' })
     if (path === '/livez') return answer(200, { status: 'ok' })
-    const reason = await notReady().catch(() => 'the check failed')
+    const reason = notReady()
     answer(
       reason === undefined ? 200 : 503,
       reason === undefined ? { status: 'ok' } : { status: 'unavailable', reason },

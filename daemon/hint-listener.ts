@@ -3,11 +3,24 @@
  */
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
+import type { networkInterfaces } from 'node:os'
 import { HINT_KINDS, type HintKind } from '../src/events/daemon-hints.ts'
 
 export interface HintListener {
   port: number
   close(): void
+}
+
+/**
+ * What others send hints to. "All addresses", as in a container, is none that can be sent to: then the first that others may
+ * know. A wrong one costs a quarter of a second, nothing more.
+ */
+export function hintHostOf(host: string, interfaces: ReturnType<typeof networkInterfaces>): string {
+  if (host !== '0.0.0.0' && host !== '::') return host
+  const outward = Object.values(interfaces).flatMap((addresses) =>
+    (addresses ?? []).filter(({ internal }) => !internal),
+  )
+  return outward.find(({ family }) => family === 'IPv4')?.address ?? '127.0.0.1'
 }
 
 /**

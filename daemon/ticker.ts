@@ -23,8 +23,8 @@ export interface TickerOptions {
   log: Logger
   owns: (webhookId: string) => boolean
   offer: (lane: DueLane) => void
-  /** Events were routed to these webhooks. */
-  routed: (webhookIds: string[]) => void
+  /** These events were routed to these webhooks. */
+  routed: (webhookIds: string[], eventIds: string[], batch: { startedAt: Date; durationMs: number }) => void
   /** Messages that no webhook gets are to be sent the normal way. */
   messagesDue: () => void
 }
@@ -101,15 +101,17 @@ export class Ticker {
   async #route(): Promise<boolean> {
     const { database, clock, log, routed, messagesDue } = this.#options
     try {
+      const startedAt = clock.now()
       const startedAtMs = monotonicMs()
-      const { events, webhookIds, normalMessages } = await routeEvents(database.batch, clock.now(), ROUTED_EVENTS)
+      const { events, eventIds, webhookIds, normalMessages } = await routeEvents(
+        database.batch,
+        startedAt,
+        ROUTED_EVENTS,
+      )
       if (events === 0) return false
-      log.info('event.routed', {
-        events,
-        lanes: webhookIds.length,
-        durationMs: Math.round(monotonicMs() - startedAtMs),
-      })
-      routed(webhookIds)
+      const durationMs = Math.round(monotonicMs() - startedAtMs)
+      log.info('event.routed', { events, lanes: webhookIds.length, durationMs })
+      routed(webhookIds, eventIds, { startedAt, durationMs })
       if (normalMessages > 0) messagesDue()
       return true
     } catch (error) {

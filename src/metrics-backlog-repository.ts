@@ -9,9 +9,11 @@ export interface Backlog {
   oldestDueSeconds: { healthy: number; retry: number }
   /** Age of the oldest event that waits for its fan-out, in seconds; 0: none waits. */
   oldestUnroutedSeconds: number
+  activeWebhooks: number
   failingWebhooks: number
   mailsQueued: number
   messagesQueued: number
+  smsQueued: number
 }
 
 /**
@@ -29,9 +31,12 @@ export async function readBacklog(knex: Knex, now: Date): Promise<Backlog> {
   const [due] = await knex.raw(OLDEST_DUE, [now])
   const [[counts]] = await knex.raw(
     `SELECT (SELECT MIN(event_id) FROM unrouted_events) AS unrouted,
+       (SELECT COUNT(*) FROM webhooks WHERE state = 'active') AS active,
        (SELECT COUNT(*) FROM webhooks WHERE state = 'active' AND first_failure_at IS NOT NULL) AS failing,
        (SELECT COUNT(*) FROM mails WHERE due_at IS NOT NULL) AS mails,
-       (SELECT COUNT(*) FROM messages WHERE due_at IS NOT NULL) AS messages`,
+       (SELECT COUNT(*) FROM messages WHERE due_at IS NOT NULL) AS messages,
+       (SELECT COUNT(*) FROM sms_messages WHERE due_at IS NOT NULL AND expires_at > ?) AS sms`,
+    [now],
   )
   const ageOf = (atMs: number | undefined) => (atMs === undefined ? 0 : Math.max(0, (now.getTime() - atMs) / 1000))
   const dueOf = (failing: number): number | undefined =>
@@ -39,8 +44,10 @@ export async function readBacklog(knex: Knex, now: Date): Promise<Backlog> {
   return {
     oldestDueSeconds: { healthy: ageOf(dueOf(0)), retry: ageOf(dueOf(1)) },
     oldestUnroutedSeconds: counts.unrouted === null ? 0 : ageOf(timeOfId(counts.unrouted)),
+    activeWebhooks: Number(counts.active),
     failingWebhooks: Number(counts.failing),
     mailsQueued: Number(counts.mails),
     messagesQueued: Number(counts.messages),
+    smsQueued: Number(counts.sms),
   }
 }

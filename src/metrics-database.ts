@@ -12,6 +12,13 @@ const KEPT_MS = 5000
 /** A scrape is answered also while the database is not. */
 const GIVE_UP_MS = 1000
 
+/** @param notReady why this process does not serve; undefined: it does */
+export function registerReadiness(metrics: Metrics, notReady: () => string | undefined): void {
+  metrics.gauge('lis_ready', '1 while this process serves, as /readyz says', () => [
+    { value: notReady() === undefined ? 1 : 0 },
+  ])
+}
+
 /** Connections in use and free, and how many wait for one. */
 export function registerPools(metrics: Metrics, database: Database): void {
   metrics.gauge('lis_database_connections', 'Connections of the pool of single statements', () => {
@@ -53,12 +60,18 @@ export function registerBacklog(metrics: Metrics, database: Database, clock: Clo
   gauge('lis_oldest_unrouted_seconds', 'Age of the oldest event that waits for its fan-out', (backlog) => [
     { value: backlog.oldestUnroutedSeconds },
   ])
+  gauge('lis_active_webhooks', 'Webhooks that events are delivered to', (backlog) => [
+    { value: backlog.activeWebhooks },
+  ])
   gauge('lis_failing_webhooks', 'Active webhooks whose last attempt failed', (backlog) => [
     { value: backlog.failingWebhooks },
   ])
   gauge('lis_mails_queued', 'Mails that wait to be sent', (backlog) => [{ value: backlog.mailsQueued }])
   gauge('lis_messages_queued', 'Messages that wait to be sent the normal way', (backlog) => [
     { value: backlog.messagesQueued },
+  ])
+  gauge('lis_sms_queued', 'Text messages that wait to be sent and have not expired', (backlog) => [
+    { value: backlog.smsQueued },
   ])
 }
 

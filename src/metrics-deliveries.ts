@@ -1,6 +1,7 @@
 /**
  * Deliveries of this daemon, as they are counted and shown. Called for batches that are on disk, once each.
  */
+import type { HealthChange } from './deliveries/attempts-repository.ts'
 import { timeOfId } from './ids.ts'
 import { samplesOf, Tally, type Metrics } from './metrics.ts'
 
@@ -15,11 +16,21 @@ export interface RecordedAttempt {
   isTest: boolean
 }
 
+const HEALTHS: HealthChange['to'][] = ['healthy', 'failing', 'auto_deleted']
+
+/** What can be counted is there from the start: of a counter that appears with its first count nobody sees that it rose. */
+const zeros = (words: readonly string[]) => new Map(words.map((word) => [word, 0]))
+
 export class DeliveryCounts {
-  readonly #attempts = new Map<string, number>()
+  readonly #attempts: Map<string, number>
   readonly #latency = new Tally(BOUNDS_SECONDS)
-  readonly #healthChanges = new Map<string, number>()
+  readonly #healthChanges = zeros(HEALTHS)
   #exhausted = 0
+
+  /** @param classes what can come of an attempt */
+  constructor(classes: readonly string[]) {
+    this.#attempts = zeros(classes)
+  }
 
   /** @param nowMs the database's time, at which the batch was recorded */
   recorded(

@@ -5,6 +5,7 @@
  * Labels have few values, known beforehand: never an id, a URL, or anything that a caller has sent.
  */
 import { collectDefaultMetrics, Registry, type Metric } from 'prom-client'
+import { VERSION } from './version.ts'
 
 export interface Sample {
   labels?: Record<string, string>
@@ -109,6 +110,7 @@ export class ProcessCounts {
 /** Those of a process, to which others are added. */
 export function createProcessMetrics(counts: ProcessCounts): Metrics {
   const metrics = createMetrics(true)
+  metrics.gauge('lis_build_info', 'The version that runs', () => [{ labels: { version: VERSION }, value: 1 }])
   metrics.counter('lis_clock_jumps_total', 'Times that the clock of the database moved against ours', () => [
     { value: counts.clockJumps },
   ])

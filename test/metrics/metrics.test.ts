@@ -9,6 +9,7 @@ import { createMetrics, Tally } from '../../src/metrics.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
+import { scrape } from '../support/scrape.ts'
 import { createTestTls } from '../support/tls.ts'
 
 let db: TestDatabase
@@ -30,23 +31,6 @@ afterAll(async () => {
 })
 
 const knex = () => db.database.knex
-
-/** Each sample by its name and labels. */
-async function scrape(port: number): Promise<Map<string, number>> {
-  const answer = await fetch(`http://127.0.0.1:${port}/metrics`)
-  expect([answer.status, answer.headers.get('content-type')]).toEqual([
-    200,
-    expect.stringMatching(/^text\/plain; version=0\.0\.4/),
-  ])
-  const lines = (await answer.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'))
-  return new Map(
-    lines.map((line) => {
-      const [, sample, value] = /^([a-z0-9_]+(?:\{[^}]*\})?) (\S+)$/.exec(line) ?? []
-      expect([line, sample]).not.toEqual([line, undefined])
-      return [sample!, Number(value)]
-    }),
-  )
-}
 
 describe('a daemon', () => {
   test('counts attempts by what came of them, and how late each delivery was', async () => {
@@ -110,11 +94,11 @@ describe('a daemon', () => {
     await knex()('delivery_queue').delete()
   })
 
-  test('has no more samples with a thousand webhooks, and none of their ids or addresses', async () => {
+  test('has no more samples with ten thousand webhooks, and none of their ids or addresses', async () => {
     const daemon = await world.daemon(tls.caFile)
     const before = await scrape(daemon.port)
     const now = world.clock.now()
-    const rows = Array.from({ length: 1000 }, (_, i) => ({
+    const rows = Array.from({ length: 10_000 }, (_, i) => ({
       id: newId(i),
       account_id: world.accountId,
       lab_id: world.labId,
@@ -125,7 +109,7 @@ describe('a daemon', () => {
       updated_at: now,
       first_failure_at: now,
     }))
-    await knex()('webhooks').insert(rows)
+    await knex().batchInsert('webhooks', rows, 1000)
     const samples = await scrape(daemon.port)
     await daemon.stop()
     await knex()('webhooks').where('endpoint', 'like', 'https://many.%').delete()
@@ -150,49 +134,56 @@ describe('a daemon', () => {
 })
 
 describe('an API process', () => {
-  test('shows its metrics on METRICS_PORT and never on its own, and counts answers by operation and status', async () => {
-    const child = spawn(process.execPath, ['src/server.ts'], {
-      env: {
-        ...process.env,
-        NODE_ENV: 'test',
-        MYSQL_URL: db.mysqlUrl,
-        SECRETS_KEY: Buffer.alloc(32, 7).toString('base64'),
-        DATA_DIR: '/nonexistent',
-        PORT: '0',
-        METRICS_PORT: '0',
-        LOG_LEVEL: 'info',
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    let said = ''
-    const hear = (data: Buffer) => (said += data)
-    child.stdout.on('data', hear)
-    child.stderr.on('data', hear)
-    try {
-      const heard = (pattern: RegExp) =>
-        vi.waitFor(() => Number(pattern.exec(said)![1]), { timeout: 20_000, interval: 20 })
-      const port = await heard(/^listening (\d+)$/m)
-      const metricsPort = await heard(/"port":(\d+)[^\n]*"event":"api.metrics_listening"/)
-      await fetch(`http://127.0.0.1:${port}/client/labs`)
-      await fetch(`http://127.0.0.1:${port}/client/labs`)
-      await fetch(`http://127.0.0.1:${port}/nowhere/${newId(1)}`)
-      expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404)
-      expect((await fetch(`http://127.0.0.1:${metricsPort}/livez`)).status).toBe(404)
-      const samples = await vi.waitFor(async () => {
-        const found = await scrape(metricsPort)
-        expect(found.get('lis_http_request_seconds_count')).toBe(4)
-        return found
+  test(
+    'shows its metrics on METRICS_PORT and never on its own, and counts answers by operation and status',
+    { timeout: 90_000 },
+    async () => {
+      const child = spawn(process.execPath, ['src/server.ts'], {
+        env: {
+          ...process.env,
+          NODE_ENV: 'test',
+          MYSQL_URL: db.mysqlUrl,
+          SECRETS_KEY: Buffer.alloc(32, 7).toString('base64'),
+          DATA_DIR: '/nonexistent',
+          PORT: '0',
+          METRICS_PORT: '0',
+          LOG_LEVEL: 'info',
+        },
+        stdio: ['ignore', 'pipe', 'pipe'],
       })
-      expect(samples.get('lis_http_requests_total{operation="listLabs",status="401"}')).toBe(2)
-      expect(samples.get('lis_http_requests_total{operation="none",status="404"}')).toBe(2)
-      expect(samples.get('lis_clock_jumps_total')).toBe(0)
-      expect(samples.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
-      expect(samples.get('lis_database_connections{state="waited_for"}')).toBe(0)
-    } finally {
-      child.kill('SIGTERM')
-      await once(child, 'exit')
-    }
-  })
+      let said = ''
+      const hear = (data: Buffer) => (said += data)
+      child.stdout.on('data', hear)
+      child.stderr.on('data', hear)
+      try {
+        const heard = (pattern: RegExp) =>
+          vi.waitFor(() => Number(pattern.exec(said)![1]), { timeout: 60_000, interval: 20 })
+        const port = await heard(/^listening (\d+)$/m)
+        const metricsPort = await heard(/"port":(\d+)[^\n]*"event":"api.metrics_listening"/)
+        await fetch(`http://127.0.0.1:${port}/client/labs`)
+        await fetch(`http://127.0.0.1:${port}/client/labs`)
+        await fetch(`http://127.0.0.1:${port}/nowhere/${newId(1)}`)
+        expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404)
+        expect((await fetch(`http://127.0.0.1:${metricsPort}/livez`)).status).toBe(404)
+        const samples = await vi.waitFor(async () => {
+          const found = await scrape(metricsPort)
+          expect(found.get('lis_http_request_seconds_count')).toBe(4)
+          return found
+        })
+        expect(samples.get('lis_http_requests_total{operation="listLabs",status="401"}')).toBe(2)
+        expect(samples.get('lis_http_requests_total{operation="none",status="404"}')).toBe(2)
+        expect(samples.get('lis_clock_jumps_total')).toBe(0)
+        expect(samples.get('lis_ready')).toBe(1)
+        // What waits is seen also where every daemon is gone.
+        expect(samples.get('lis_oldest_due_seconds{pool="healthy"}')).toBe(0)
+        expect(samples.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
+        expect(samples.get('lis_database_connections{state="waited_for"}')).toBe(0)
+      } finally {
+        child.kill('SIGTERM')
+        await once(child, 'exit')
+      }
+    },
+  )
 })
 
 describe('a tally', () => {

@@ -13,27 +13,14 @@ root=$cache/root
 log() { printf 'mysql9: %s\n' "$*" >&2; }
 fail() { log "$*"; exit 1; }
 
-# Packages are fetched with apt's own checks of signatures, against lists and a status file of our own.
+. "$(dirname "$0")/debian-sid.sh"
+
 unpack() {
-  command -v apt-get >/dev/null || fail 'apt-get is needed to fetch the packages of Debian sid'
-  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-  [ -e "$keyring" ] || fail "$keyring is needed: apt-get install debian-archive-keyring"
   local draft=$cache/draft.$$
   rm -rf "$cache"/draft.*
-  mkdir -p "$draft"/{lists/partial,archives/partial,root}
-  local mirror
-  mirror=$(sed -nE 's/^(URIs: *|deb +(\[[^]]*\] *)?)(https?:[^ ]+debian)\/? *( .*)?$/\3/p' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1 || true)
-  [ -n "$mirror" ] || fail 'no Debian mirror stands in /etc/apt/sources.list or sources.list.d: add one'
-  echo "deb [signed-by=$keyring] $mirror sid main" >"$draft/sid.list"
-  local options=(-q -y
-    -o "Dir::Etc::sourcelist=$draft/sid.list" -o Dir::Etc::sourceparts=/dev/null
-    -o "Dir::State::lists=$draft/lists" -o "Dir::Cache=$draft" -o Dir::State::status=/dev/null
-    -o APT::Sandbox::User=root -o APT::Get::AllowUnauthenticated=false -o Debug::NoLocking=1)
-  log 'reading the package list of Debian sid …'
-  apt-get "${options[@]}" update >"$draft/log" 2>&1 || { tail -n 5 "$draft/log" >&2; fail 'the package list can not be read'; }
+  sid_lists "$draft"
   log 'fetching MySQL (some 65 MB, kept for the next time) …'
-  apt-get "${options[@]}" install --download-only --no-install-recommends mysql-server-core >"$draft/log" 2>&1 ||
+  apt-get "${sid_options[@]}" install --download-only --no-install-recommends mysql-server-core >"$draft/log" 2>&1 ||
     { tail -n 5 "$draft/log" >&2; fail 'the packages can not be fetched'; }
   local package
   for package in "$draft"/archives/*.deb; do dpkg-deb -x "$package" "$draft/root"; done
