@@ -19,7 +19,7 @@ export async function refuseTakenPorts(config: Config): Promise<void> {
   await tryTcp('DAEMON_PORT', 'DAEMON_HOST', config.daemonHost, config.daemonPort)
   await tryUdp('DAEMON_PORT', config.daemonHost, config.daemonPort)
   if (config.operatorPort) await tryTcp('OPERATOR_PORT', 'HOST', config.host, config.operatorPort)
-  if (config.metricsPort) await tryTcp('METRICS_PORT', 'HOST', '127.0.0.1', config.metricsPort)
+  if (config.metricsPort) await tryTcp('METRICS_PORT', 'METRICS_HOST', config.metricsHost, config.metricsPort)
 }
 
 async function tryTcp(setting: string, hostSetting: string, host: string, port: number): Promise<void> {
