@@ -882,6 +882,53 @@ export interface paths {
         patch: operations["updatePatient"];
         trace?: never;
     };
+    "/operator/accounts/{accountId}/erasures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase a patient
+         * @description Takes a patient out of everything that the service keeps of an account: leads and bookings, pre-bookings, bills, reports with their files, logins, messages, text messages that wait, and the bodies of events with the answers that receivers gave to them. The answer tells how much of each went and what remains, and why. Only keys with the role `admin`.
+         *
+         *     Everything with the contact or the e-mail is erased, and all that was made of it; `name` narrows it to one person of a family that shares them. `patientId` stands for that patient's contact and name. What has no contact, as a pre-booking, is named by its id. There is no way back.
+         *
+         *     - Amounts, times and states stay, for the accounts; names become `Erased`. Cancel what is still open before.
+         *     - Events stay in the delivery log without body and answers. Copies that wait are discarded, messages that wait are sent to nobody, and no event of the patient is sent again: redelivery is refused like that of an event whose body is not kept any more. A request that was under way may still end.
+         *     - It goes on in the background where the answer says `running`, also after a crash. It is `completed` when no copy waits with any daemon any more.
+         *     - Who comes again with the same contact afterwards is a new patient. An erasure of what is gone erases nothing.
+         */
+        post: operations["startErasure"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/operator/accounts/{accountId}/erasures/{erasureId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show an erasure
+         * @description How far an erasure has come, what went and what remains. Only keys with the role `admin`.
+         */
+        get: operations["getErasure"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/operator/audit-entries": {
         parameters: {
             query?: never;
@@ -2180,6 +2227,85 @@ export interface components {
             patients: components["schemas"]["Patient"][];
             nextCursor: components["schemas"]["NextCursor"];
         };
+        /** @description Whom to erase. At least one of the fields besides `name`. */
+        ErasureRequest: {
+            /** @description 10 digits. Whatever has it is erased. */
+            contact?: string;
+            /** @description Compared without case and outer blanks. Leads and bookings that have it are erased. */
+            email?: string;
+            /** @description Only what has this name besides the contact or the e-mail. First and last name, compared without case and outer blanks. */
+            name?: string;
+            /** @description A patient of the account, with contact and name. */
+            patientId?: components["schemas"]["Id"];
+            /** @description Leads and bookings, whatever they have. */
+            leadIds?: components["schemas"]["Id"][];
+            /** @description Pre-bookings. */
+            preBookingIds?: components["schemas"]["Id"][];
+            /** @description Bills, with what they were made of. */
+            billIds?: components["schemas"]["Id"][];
+        };
+        /** @description An erasure of a patient, what went and what remains. */
+        Erasure: {
+            /** @description The erasure. */
+            erasureId: components["schemas"]["Id"];
+            /** @description The account. */
+            accountId: components["schemas"]["Id"];
+            /**
+             * @description `completed`: nothing of the patient is left or can be sent any more.
+             * @enum {string}
+             */
+            state: "running" | "completed";
+            /** @description What went. */
+            erased: components["schemas"]["ErasureCounts"];
+            /** @description What does not go, and why. */
+            remains: components["schemas"]["ErasureRemainder"][];
+            /** @description When it was ordered. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it last came further. */
+            updatedAt: components["schemas"]["Timestamp"];
+            /** @description When it ended, where it has. */
+            finishedAt?: components["schemas"]["Timestamp"];
+        };
+        /** @description How much was erased, by kind. */
+        ErasureCounts: {
+            /** @description Leads and bookings. */
+            entries: number;
+            /** @description Unmapped items of theirs, whose names are free texts. */
+            entryItems: number;
+            /** @description Pre-bookings. */
+            preBookings: number;
+            /** @description Bills. */
+            bills: number;
+            /** @description Reports. */
+            reports: number;
+            /** @description Files of reports, every version. */
+            reportFiles: number;
+            /** @description Patients. */
+            patients: number;
+            /** @description Places of the day that were kept for contact or e-mail. */
+            dayGuards: number;
+            /** @description Logins whose sessions and codes were ended. */
+            logins: number;
+            /** @description Text messages that waited. */
+            textMessages: number;
+            /** @description Events whose body went. */
+            events: number;
+            /** @description Messages that waited and are sent to nobody. */
+            messages: number;
+            /** @description Deliveries that waited and no daemon had; what daemons had is discarded by them, or has gone out. */
+            discardedCopies: number;
+            /** @description Answers of receivers in the log of attempts. */
+            storedAnswers: number;
+        };
+        /** @description Something that an erasure leaves. */
+        ErasureRemainder: {
+            /** @description What it is. */
+            what: string;
+            /** @description Why it stays, and what it tells. */
+            why: string;
+            /** @description After how many days it goes, where it does. */
+            days?: number;
+        };
         /** @description One action of an operator. */
         AuditEntry: {
             /** @description The id of the entry. */
@@ -3425,6 +3551,11 @@ export interface components {
          * @example evt_01m7vm63q8aahtnmat708mh7jk
          */
         LogEventInPath: string;
+        /**
+         * @description The erasure.
+         * @example 01m7vnyak8q2k1v7f3xw9s0d4c
+         */
+        ErasureId: string;
         /**
          * @description The recovery.
          * @example 01m7vnyak8q2k1v7f3xw9s0d4c
@@ -7277,6 +7408,113 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    startErasure: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+            };
+            cookie?: never;
+        };
+        /** @description Whom to erase. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ErasureRequest"];
+            };
+        };
+        responses: {
+            /** @description The erasure, done or under way. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Erasure"];
+                };
+            };
+            /** @description The request is at fault; `error.details` says what, `error.fields` where. */
+            400: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            404: components["responses"]["AccountNotFound"];
+            413: components["responses"]["PayloadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getErasure: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
+                 */
+                "X-Request-Id"?: components["parameters"]["XRequestId"];
+            };
+            path: {
+                /**
+                 * @description The id of the account.
+                 * @example 01jqqqsyh0vzvszvskctnwr22v
+                 */
+                accountId: components["parameters"]["AccountId"];
+                /**
+                 * @description The erasure.
+                 * @example 01m7vnyak8q2k1v7f3xw9s0d4c
+                 */
+                erasureId: components["parameters"]["ErasureId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The erasure. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Erasure"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["KeyForbidden"];
+            /** @description There is no such account or erasure. */
+            404: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

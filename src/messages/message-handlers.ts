@@ -6,7 +6,7 @@ import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { findPartyOfField } from '../catalogue/parties-repository.ts'
 import { unknownParty } from '../catalogue/party-rules.ts'
-import { findEntry } from '../crm/staff-entries-repository.ts'
+import { lockEntry } from '../crm/staff-entries-repository.ts'
 import { unknownId } from '../errors.ts'
 import { newId, publicEventId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
@@ -35,11 +35,12 @@ export function messageHandlers({
         if (partyId === undefined) continue
         if (!(await findPartyOfField(knex, account.id, field, partyId))) throw unknownParty(field, partyId)
       }
-      const entry = body.leadId === undefined ? undefined : await findEntry(knex, account.id, body.leadId)
-      if (body.leadId !== undefined && entry?.labId !== lab.id) throw unknownId('lead', body.leadId, 'leadId')
       const eventId = newId(clock.nowMs())
-      const message = messageOfRequest(body, eventId, account.id, entry)
-      const { createdAt } = await database.transaction(async (trx) => {
+      const { createdAt, type } = await database.transaction(async (trx) => {
+        // Under its lock, as all that is told of an entry: nothing names a patient who has been erased.
+        const entry = body.leadId === undefined ? undefined : await lockEntry(trx, account.id, body.leadId)
+        if (body.leadId !== undefined && entry?.labId !== lab.id) throw unknownId('lead', body.leadId, 'leadId')
+        const message = messageOfRequest(body, eventId, account.id, entry)
         await audit.record(trx, account.id, { labID: lab.id, messageId: eventId })
         return recordMessage(trx, eventId, message, clock.now())
       })
@@ -50,7 +51,7 @@ export function messageHandlers({
           messageId: eventId,
           eventId: publicEventId(eventId),
           labID: lab.id,
-          type: message.type,
+          type,
           state: 'offered',
           createdAt: createdAt.toISOString(),
         },

@@ -22,7 +22,7 @@ export async function claimOtpContact(
       created_at: now,
     })
     .onConflict()
-    .merge(['account_id'])
+    .merge(['account_id', 'contact_sealed'])
   return (await lockOtpContact(trx, contact.accountId, contact.hash))!
 }
 

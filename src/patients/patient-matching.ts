@@ -38,7 +38,12 @@ export async function findPatientIdOfContact(
 }
 
 async function findByName(trx: Knex.Transaction, accountId: string, contact: string, name: string) {
-  const rows = await trx('patients').where({ account_id: accountId, contact }).orderBy('id').select('id', 'name')
+  // Locked: a patient who is erased at this moment is found with all bills, or not found here.
+  const rows = await trx('patients')
+    .where({ account_id: accountId, contact })
+    .orderBy('id')
+    .forUpdate()
+    .select('id', 'name')
   return rows.find((row) => tidy(row.name) === tidy(name))?.id as string | undefined
 }
 

@@ -1,0 +1,100 @@
+/**
+ * How the operator erases a patient.
+ */
+import { findAccountFor } from '../auth/staff-access.ts'
+import { findBill } from '../billing/bills-repository.ts'
+import { findPreBooking } from '../billing/staff-pre-bookings-repository.ts'
+import { monotonicMs } from '../clock.ts'
+import { findEntry } from '../crm/staff-entries-repository.ts'
+import { notFound, unknownId } from '../errors.ts'
+import { isIdShaped, newId } from '../ids.ts'
+import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import { findPatient } from '../patients/patients-repository.ts'
+import { NO_COUNTS, PHASES, subjectOf, tidy, toErasureRow, type Erasure, type ErasureSubject } from './erasure-rules.ts'
+import { runErasure } from './erasure-runner.ts'
+import { findErasure, insertErasure, listErasedRecords } from './erasures-repository.ts'
+
+interface ErasureHandlers {
+  startErasure: OperatorHandler<'startErasure'>
+  getErasure: OperatorHandler<'getErasure'>
+}
+
+/** What the call waits for: one patient's data is mostly done by then. */
+const ANSWER_WITHIN_MS = 1500
+
+export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
+  const { database, clock, keys, retention } = deps
+  const { knex } = database
+  return {
+    async startErasure({ path, body, operator, audit }) {
+      const account = await findAccountFor(knex, operator, 'admin', path.accountId)
+      const subject = await findSubject(deps, account.id, subjectOf(body))
+      const now = clock.now()
+      const erasure: Erasure = {
+        id: newId(clock.nowMs()),
+        accountId: account.id,
+        state: 'running',
+        phase: PHASES[0],
+        labId: null,
+        position: null,
+        subject,
+        counts: NO_COUNTS,
+        createdAt: now,
+        updatedAt: now,
+        finishedAt: null,
+      }
+      await database.transaction(async (trx) => {
+        await insertErasure(trx, keys, erasure)
+        await audit.record(trx, account.id, {
+          erasureId: erasure.id,
+          ...(subject.patientId === null ? {} : { patientId: subject.patientId }),
+        })
+      })
+      await runErasure(deps, erasure.id, monotonicMs() + ANSWER_WITHIN_MS)
+      const current = await findErasure(knex, keys, account.id, erasure.id)
+      return { status: 201, body: toErasureRow(current ?? erasure, retention) }
+    },
+
+    async getErasure({ path, operator }) {
+      const account = await findAccountFor(knex, operator, 'admin', path.accountId)
+      const erasure = await findErasure(knex, keys, account.id, path.erasureId)
+      if (!erasure) throw notFound('erasure not found')
+      return { status: 200, body: toErasureRow(erasure, retention) }
+    },
+  }
+}
+
+/**
+ * With everything that the ids say. What an earlier erasure has taken is known: ordered again it erases nothing.
+ * @throws 400 for an id that the account does not have
+ */
+async function findSubject(
+  { database: { knex } }: HandlerDeps,
+  accountId: string,
+  subject: ErasureSubject,
+): Promise<ErasureSubject> {
+  const { patientId } = subject
+  for (const [index, id] of subject.leadIds.entries()) {
+    if (!(await findEntry(knex, accountId, id))) throw unknownId('lead', id, `leadIds[${index}]`)
+  }
+  for (const [index, id] of subject.preBookingIds.entries()) {
+    if (!(await findPreBooking(knex, accountId, id)))
+      throw unknownId('pre_booking', id, `preBookingIds[${index}]`, 'pre-booking')
+  }
+  for (const [index, id] of subject.billIds.entries()) {
+    if (!(await findBill(knex, accountId, id))) throw unknownId('bill', id, `billIds[${index}]`)
+  }
+  if (patientId === null) return subject
+  const patient = await findPatient(knex, accountId, patientId)
+  if (patient) {
+    const { contact, name } = subject
+    return {
+      ...subject,
+      contact: contact ?? patient.contact,
+      name: name ?? (contact === null ? tidy(patient.name) : null),
+    }
+  }
+  const isErased = isIdShaped(patientId) && (await listErasedRecords(knex, accountId, [patientId])).has(patientId)
+  if (!isErased) throw unknownId('patient', patientId, 'patientId')
+  return subject
+}

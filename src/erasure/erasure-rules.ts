@@ -1,0 +1,151 @@
+/**
+ * Whom an erasure is about, which records are theirs, and what it leaves and why. Pure.
+ */
+import { badRequest, DomainError } from '../errors.ts'
+import type { components } from '../generated/operator.ts'
+
+type Schemas = components['schemas']
+
+export type ErasureRequest = Schemas['ErasureRequest']
+
+/** Whose data goes. Kept encrypted while the erasure runs. */
+export interface ErasureSubject {
+  contact: string | null
+  email: string | null
+  /** Null: whoever has the contact or the e-mail. */
+  name: string | null
+  patientId: string | null
+  leadIds: string[]
+  preBookingIds: string[]
+  billIds: string[]
+}
+
+/** In this order; each is done in steps, and a crash goes on with the step that was not committed. */
+export const PHASES = ['entries', 'emails', 'records', 'patients', 'login', 'events', 'copies'] as const
+export type ErasurePhase = (typeof PHASES)[number]
+
+/** What a name, where one is needed, becomes. */
+export const ERASED_NAME = 'Erased'
+
+export const NO_COUNTS = {
+  entries: 0,
+  entryItems: 0,
+  preBookings: 0,
+  bills: 0,
+  reports: 0,
+  reportFiles: 0,
+  patients: 0,
+  dayGuards: 0,
+  logins: 0,
+  textMessages: 0,
+  events: 0,
+  messages: 0,
+  discardedCopies: 0,
+  storedAnswers: 0,
+}
+export type ErasureCounts = typeof NO_COUNTS
+
+export interface Erasure {
+  id: string
+  accountId: string
+  state: 'running' | 'completed'
+  phase: ErasurePhase
+  /** Where the phase stands. */
+  labId: string | null
+  position: string | null
+  /** Null when it is completed. */
+  subject: ErasureSubject | null
+  counts: ErasureCounts
+  createdAt: Date
+  updatedAt: Date
+  finishedAt: Date | null
+}
+
+/** @throws 400 for a request that names nobody */
+export function subjectOf(body: ErasureRequest): ErasureSubject {
+  const subject: ErasureSubject = {
+    contact: body.contact ?? null,
+    email: tidy(body.email) || null,
+    name: tidy(body.name) || null,
+    patientId: body.patientId ?? null,
+    leadIds: body.leadIds ?? [],
+    preBookingIds: body.preBookingIds ?? [],
+    billIds: body.billIds ?? [],
+  }
+  const named = [subject.contact, subject.email, subject.patientId].some((value) => value !== null)
+  const listed = [subject.leadIds, subject.preBookingIds, subject.billIds].some((ids) => ids.length > 0)
+  if (!named && !listed) {
+    throw badRequest('the request names nobody: send contact, email, patientId, leadIds, preBookingIds or billIds')
+  }
+  if (body.name !== undefined && subject.contact === null && subject.email === null) {
+    const fault = 'must be sent with contact or email: it narrows what has these'
+    throw new DomainError('bad_request', 'invalid_request', `name ${fault}`, {
+      fields: [{ field: 'name', message: fault }],
+    })
+  }
+  return subject
+}
+
+/** A family shares a contact: with a name only that person's records. Names are compared as `claimPatient` does. */
+export function isOfSubject({ name }: ErasureSubject, ...parts: (string | null)[]): boolean {
+  return name === null || tidy(parts.filter(Boolean).join(' ')) === name
+}
+
+export function tidy(text: string | null | undefined): string {
+  return (text ?? '').trim().toLowerCase()
+}
+
+export interface RetentionDays {
+  payloadRetentionDays: number
+  logRetentionDays: number
+}
+
+/** What an erasure leaves, and why. */
+export function remainsOf({ logRetentionDays }: RetentionDays): Schemas['ErasureRemainder'][] {
+  return [
+    {
+      what: 'entries, pre-bookings, bills and reports without the person',
+      why: 'amounts, times, states, parties and items of the catalogue, for the accounts; nothing tells whose they were',
+    },
+    {
+      what: 'delivery log: events and deliveries without body and answer',
+      why: 'ids, types and times, which show what was sent to whom',
+      days: logRetentionDays,
+    },
+    { what: 'audit entries and the list of erased records', why: 'ids alone, which show that it was done' },
+    {
+      what: 'keyed hashes of the contact in the limits of one-time passwords',
+      why: 'without them erasing would set back the limits of the day; they can not be read',
+      days: 2,
+    },
+    {
+      what: 'Idempotency-Keys: a hash of the request, and its answer of ids, encrypted',
+      why: 'a repeat must not make the entry anew',
+      days: 2,
+    },
+    { what: 'hashes of barcodes', why: 'a barcode stays unique' },
+    { what: 'log files', why: 'they hold ids and numbers and never had anything of a patient', days: logRetentionDays },
+    {
+      what: 'backups of the database and of the report files',
+      why: 'they end with their own retention; erase again after a restore',
+    },
+    {
+      what: 'what was delivered: webhooks, message and SMS gateways, and without gateways the outbox files of development',
+      why: 'it has left this service; who got it erases it',
+    },
+  ]
+}
+
+export function toErasureRow(erasure: Erasure, retention: RetentionDays): Schemas['Erasure'] {
+  const { id, accountId, state, counts, createdAt, updatedAt, finishedAt } = erasure
+  return {
+    erasureId: id,
+    accountId,
+    state,
+    erased: counts,
+    remains: remainsOf(retention),
+    createdAt: createdAt.toISOString(),
+    updatedAt: updatedAt.toISOString(),
+    ...(finishedAt === null ? {} : { finishedAt: finishedAt.toISOString() }),
+  }
+}

@@ -1,0 +1,206 @@
+/**
+ * Erasing a patient: an order, and the steps that carry it out. Each step is one transaction that also writes down how far it
+ * has come, under the lock of the order's row: killed at any point, whoever goes on finds a step done or not. Any number of
+ * processes may try at once.
+ *
+ * First the records, under the locks under which events are made of them; then the events, all of which are there by then.
+ */
+import type { Knex } from 'knex'
+import type { Database } from '../../db/connection.ts'
+import type { Clock } from '../clock.ts'
+import type { Keys } from '../crypto.ts'
+import type { ReportStore } from '../reports/report-store.ts'
+import {
+  discardCopies,
+  eraseEvents,
+  listEventsOfSubject,
+  listLabIds,
+  listUnsettled,
+  settleEvents,
+} from './erased-events-repository.ts'
+import { isOfSubject, PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
+import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
+import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
+import {
+  deletePatients,
+  deleteReportsOfPatients,
+  eraseBills,
+  eraseEntries,
+  erasePreBookings,
+  hasOthers,
+  listBillsOfPatients,
+  listEntriesOfContact,
+  listEntriesOfEmail,
+  lockPatientsOf,
+  lockTogether,
+  type RecordIds,
+} from './patient-records-repository.ts'
+
+export interface ErasureDeps {
+  database: Database
+  clock: Clock
+  keys: Keys
+  reportStore: ReportStore
+}
+
+/** Records that one step changes, with what was made of them. */
+const RECORDS_AT_A_TIME = 50
+/** Rows that one step reads where there is no index for what it looks for. */
+const WINDOW_ROWS = 2000
+const COPIES_AT_A_TIME = 500
+
+/** `waiting`: for daemons, which have copies under way. */
+export type StepOutcome = 'more' | 'waiting' | 'ended'
+
+/** One step. @throws 503 where the database does not take it in time: it is not done then */
+export async function stepErasure(deps: ErasureDeps, erasureId: string): Promise<StepOutcome> {
+  return deps.database.transaction(async (trx) => {
+    const erasure = await claimErasure(trx, deps.keys, erasureId)
+    if (!erasure) return 'ended'
+    const now = deps.clock.now()
+    if (erasure.phase === 'copies') return settle(trx, erasure, now)
+    const isDone = await STEPS[erasure.phase](trx, { erasure, deps, now })
+    if (isDone) {
+      erasure.phase = PHASES[PHASES.indexOf(erasure.phase) + 1]!
+      erasure.labId = null
+      erasure.position = null
+    }
+    await recordStep(trx, erasure, now)
+    return 'more'
+  })
+}
+
+interface StepContext {
+  /** Changed by the step, and written by its caller. */
+  erasure: Erasure
+  deps: ErasureDeps
+  now: Date
+}
+
+/** @returns whether its phase is done */
+type Step = (trx: Knex.Transaction, context: StepContext) => Promise<boolean>
+
+const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
+  async entries(trx, context) {
+    const { accountId, subject, position } = context.erasure
+    if (subject!.contact === null) return true
+    const page = await listEntriesOfContact(trx, accountId, subject!, position ?? '', RECORDS_AT_A_TIME)
+    await eraseRecords(trx, context, { entries: page.ids, preBookings: [], bills: [] })
+    context.erasure.position = page.last ?? null
+    return page.last === undefined
+  },
+
+  async emails(trx, context) {
+    const { accountId, subject, position } = context.erasure
+    if (subject!.email === null) return true
+    const page = await listEntriesOfEmail(trx, accountId, subject!, position ?? '', WINDOW_ROWS)
+    await eraseRecords(trx, context, { entries: page.ids, preBookings: [], bills: [] })
+    context.erasure.position = page.last ?? null
+    return page.last === undefined
+  },
+
+  /** Those that were named; at most 100 of a kind, as the contract has it. */
+  async records(trx, context) {
+    const { leadIds, preBookingIds, billIds } = context.erasure.subject!
+    await eraseRecords(trx, context, { entries: leadIds, preBookings: preBookingIds, bills: billIds })
+    return true
+  },
+
+  async patients(trx, context) {
+    const { erasure, deps } = context
+    const patientIds = await lockPatientsOf(trx, erasure.accountId, erasure.subject!, RECORDS_AT_A_TIME)
+    if (patientIds.length === 0) return true
+    await insertErasedRecords(trx, erasure.id, 'patient', patientIds)
+    const bills = await listBillsOfPatients(trx, erasure.accountId, patientIds, RECORDS_AT_A_TIME)
+    if (bills.length > 0) {
+      await eraseRecords(trx, context, { entries: [], preBookings: [], bills })
+      return false
+    }
+    const reportIds = await deleteReportsOfPatients(trx, patientIds, RECORDS_AT_A_TIME)
+    if (reportIds.length > 0) {
+      await removeFiles(deps, reportIds)
+      count(erasure, { reports: reportIds.length, reportFiles: reportIds.length })
+      return false
+    }
+    await deletePatients(trx, patientIds)
+    count(erasure, { patients: patientIds.length })
+    return patientIds.length < RECORDS_AT_A_TIME
+  },
+
+  async login(trx, { erasure, deps, now }) {
+    const { accountId, subject } = erasure
+    if (subject!.contact === null) return true
+    const isShared = await hasOthers(trx, accountId, subject!.contact)
+    const owner = { accountId, contact: subject!.contact, isShared }
+    count(erasure, {
+      logins: await eraseLogin(trx, deps.keys, owner, now),
+      textMessages: isShared ? 0 : await eraseTextMessages(trx, deps.keys, owner),
+    })
+    return true
+  },
+
+  async events(trx, { erasure, now }) {
+    const { id, accountId, subject } = erasure
+    const labIds = await listLabIds(trx, accountId)
+    const labId = erasure.labId ?? labIds[0]
+    if (labId === undefined) return true
+    const recipient = { contact: subject!.contact, isTheirs: (name: string) => isOfSubject(subject!, name) }
+    const window = { labId, after: erasure.position ?? '', limit: WINDOW_ROWS }
+    const { ids, last } = await listEventsOfSubject(trx, id, recipient, window)
+    const { events, messages, answers } = await eraseEvents(trx, id, ids, now)
+    count(erasure, { events, messages, storedAnswers: answers })
+    erasure.labId = last === undefined ? (labIds.find((other) => other > labId) ?? null) : labId
+    erasure.position = last ?? null
+    return erasure.labId === null
+  },
+}
+
+/** What waits is discarded; with the last copy goes the last trace. */
+async function settle(trx: Knex.Transaction, erasure: Erasure, now: Date): Promise<StepOutcome> {
+  const eventIds = await listUnsettled(trx, erasure.id, COPIES_AT_A_TIME)
+  if (eventIds.length === 0) {
+    await recordErasureEnd(trx, erasure.id, now)
+    return 'ended'
+  }
+  const discardedCopies = await discardCopies(trx, eventIds, now)
+  const { settled, answers } = await settleEvents(trx, eventIds, now)
+  count(erasure, { discardedCopies, storedAnswers: answers })
+  await recordStep(trx, erasure, now)
+  return settled > 0 || discardedCopies > 0 ? 'more' : 'waiting'
+}
+
+/** Takes the person out of these records and of all that was made of them. */
+async function eraseRecords(
+  trx: Knex.Transaction,
+  { erasure, deps, now }: StepContext,
+  seeds: RecordIds,
+): Promise<void> {
+  const { id, accountId } = erasure
+  const { entries, preBookings, bills } = await lockTogether(trx, accountId, seeds)
+  const { items, guards } = await eraseEntries(trx, accountId, entries, now)
+  await erasePreBookings(trx, preBookings, now)
+  const { reportIds, fileIds } = await eraseBills(trx, bills, now)
+  await insertErasedRecords(trx, id, 'entry', entries)
+  await insertErasedRecords(trx, id, 'pre_booking', preBookings)
+  await insertErasedRecords(trx, id, 'bill', bills)
+  await insertErasedRecords(trx, id, 'report', reportIds)
+  await removeFiles(deps, fileIds)
+  count(erasure, {
+    entries: entries.length,
+    entryItems: items,
+    dayGuards: guards,
+    preBookings: preBookings.length,
+    bills: bills.length,
+    reports: reportIds.length,
+    reportFiles: fileIds.length,
+  })
+}
+
+/** Before their rows are gone for certain: a crash in between leaves rows whose file is missing, and the next try finds them. */
+async function removeFiles({ reportStore }: ErasureDeps, fileIds: string[]): Promise<void> {
+  for (const fileId of fileIds) await reportStore.remove(fileId)
+}
+
+function count(erasure: Erasure, more: Partial<ErasureCounts>): void {
+  for (const [name, number] of Object.entries(more) as [keyof ErasureCounts, number][]) erasure.counts[name] += number
+}

@@ -1,0 +1,259 @@
+/**
+ * Finds a patient's records and takes the person out of them: entries, pre-bookings, bills with their reports, patients. What
+ * belongs together goes in one transaction, under the locks under which everybody else changes these rows, so that what is
+ * told of a record afterwards is told without the person.
+ */
+import type { Knex } from 'knex'
+import { dayGuardsOf } from '../crm/entry-rules.ts'
+import { ERASED_NAME, isOfSubject, tidy, type ErasureSubject } from './erasure-rules.ts'
+
+/** Records that belong together. */
+export interface RecordIds {
+  entries: string[]
+  preBookings: string[]
+  bills: string[]
+}
+
+const DAY_MS = 86_400_000
+
+/** Entries with the contact behind `after`; only those of the name, where there is one. */
+export async function listEntriesOfContact(
+  knex: Knex,
+  accountId: string,
+  subject: ErasureSubject,
+  after: string,
+  limit: number,
+): Promise<{ ids: string[]; last: string | undefined }> {
+  const rows = await knex('entries')
+    .where({ account_id: accountId, contact: subject.contact })
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .select('id', 'first_name', 'last_name')
+  const ids = rows.filter((row) => isOfSubject(subject, row.first_name, row.last_name)).map((row) => row.id)
+  return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
+}
+
+/** The same for the e-mail, which has no index: a window of the account's entries is read. */
+export async function listEntriesOfEmail(
+  knex: Knex,
+  accountId: string,
+  subject: ErasureSubject,
+  after: string,
+  limit: number,
+): Promise<{ ids: string[]; last: string | undefined }> {
+  const rows = await knex('entries')
+    .where({ account_id: accountId })
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .select('id', 'first_name', 'last_name', 'email')
+  const ids = rows
+    .filter((row) => row.email !== null && tidy(row.email) === subject.email)
+    .filter((row) => isOfSubject(subject, row.first_name, row.last_name))
+    .map((row) => row.id)
+  return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
+}
+
+/**
+ * Locks the records and all that was made of them: entry, pre-booking, bill, each by id, as everybody does. What is read behind
+ * a lock is what whoever had it before has committed.
+ */
+export async function lockTogether(trx: Knex.Transaction, accountId: string, seeds: RecordIds): Promise<RecordIds> {
+  const known = await readTogether(trx, accountId, seeds)
+  const lock = async (table: string, ids: string[]): Promise<string[]> =>
+    ids.length === 0
+      ? []
+      : trx(table).where({ account_id: accountId }).whereIn('id', ids).orderBy('id').forUpdate().pluck('id')
+  const entries = await lock('entries', known.entries)
+  const preBookings = await lock('pre_bookings', known.preBookings)
+  // A bill that was made of them until now is seen here, and no further one can come.
+  const bills = await lock('bills', (await readTogether(trx, accountId, { ...known, entries, preBookings })).bills)
+  return { entries, preBookings, bills }
+}
+
+/** Of an entry all its bills, of a bill what it was made of. */
+async function readTogether(trx: Knex.Transaction, accountId: string, seeds: RecordIds): Promise<RecordIds> {
+  const [entries, preBookings, bills] = [seeds.entries, seeds.preBookings, seeds.bills].map((ids) => new Set(ids))
+  // Twice: a deleted bill of the same entry is found through the entry of the one that was named.
+  for (let round = 0; round < 2; round++) {
+    const rows = [
+      ...(await billsWhere(trx, accountId, 'id', bills!)),
+      ...(await billsWhere(trx, accountId, 'entry_id', entries!)),
+      ...(await billsWhere(trx, accountId, 'pre_booking_id', preBookings!)),
+    ]
+    for (const row of rows) {
+      bills!.add(row.id)
+      if (row.entry_id !== null) entries!.add(row.entry_id)
+      if (row.pre_booking_id !== null) preBookings!.add(row.pre_booking_id)
+    }
+  }
+  return { entries: [...entries!], preBookings: [...preBookings!], bills: [...bills!] }
+}
+
+async function billsWhere(trx: Knex.Transaction, accountId: string, column: string, ids: Set<string>) {
+  if (ids.size === 0) return []
+  return trx('bills')
+    .where({ account_id: accountId })
+    .whereIn(column, [...ids])
+    .select('id', 'entry_id', 'pre_booking_id')
+}
+
+/** Bills of these patients. */
+export async function listBillsOfPatients(
+  trx: Knex.Transaction,
+  accountId: string,
+  patientIds: string[],
+  limit: number,
+): Promise<string[]> {
+  return trx('bills')
+    .where({ account_id: accountId })
+    .whereIn('patient_id', patientIds)
+    .orderBy('id')
+    .limit(limit)
+    .pluck('id')
+}
+
+/** Takes the person out of locked entries. @returns how many items and day guards were changed and removed with them */
+export async function eraseEntries(
+  trx: Knex.Transaction,
+  accountId: string,
+  ids: string[],
+  now: Date,
+): Promise<{ items: number; guards: number }> {
+  if (ids.length === 0) return { items: 0, guards: 0 }
+  const { time_zone: timeZone } = await trx('accounts').where({ id: accountId }).first('time_zone')
+  const rows = await trx('entries').whereIn('id', ids).select('id', 'contact', 'email', 'created_at')
+  let guards = 0
+  for (const row of rows) {
+    const made = { contact: row.contact, email: row.email, createdAt: row.created_at }
+    // A guard is a hash that ten digits are soon tried out against. The day's place is free then: who comes again is new.
+    if (dayGuardsOf(made as Parameters<typeof dayGuardsOf>[0], timeZone).length === 0) continue
+    guards += await trx('entry_day_guards')
+      .where({ account_id: accountId, entry_id: row.id })
+      // The account's time zone may have been changed since.
+      .where('day', '>=', dayOf(row.created_at.getTime() - DAY_MS))
+      .where('day', '<=', dayOf(row.created_at.getTime() + DAY_MS))
+      .delete()
+  }
+  await trx('entries')
+    .whereIn('id', ids)
+    .update({
+      first_name: ERASED_NAME,
+      last_name: null,
+      contact: null,
+      email: null,
+      integrator_id: null,
+      details: '{}',
+      version: trx.raw('version + 1'),
+      updated_at: now,
+    })
+  // Free texts: anything may stand in them. What is of the catalogue says nothing of anybody.
+  const items: number = await trx('entry_items')
+    .whereIn('entry_id', ids)
+    .where({ unmapped: true })
+    .update({ name: ERASED_NAME })
+  return { items, guards }
+}
+
+const dayOf = (timeMs: number) => new Date(timeMs).toISOString().slice(0, 10)
+
+/** The barcode's hash stays: it is unique, and the tube still has its label. */
+export async function erasePreBookings(trx: Knex.Transaction, ids: string[], now: Date): Promise<void> {
+  if (ids.length === 0) return
+  await trx('pre_bookings')
+    .whereIn('id', ids)
+    .update({
+      integrator_id: '',
+      first_name: ERASED_NAME,
+      last_name: null,
+      gender: 'other',
+      age: 0,
+      age_type: 'year',
+      barcode: null,
+      version: trx.raw('version + 1'),
+      updated_at: now,
+    })
+  await trx('pre_booking_items')
+    .whereIn('pre_booking_id', ids)
+    .whereNull('item_id')
+    .update({ name: ERASED_NAME, tests: null })
+}
+
+/**
+ * Takes the person out of locked bills and their reports.
+ * @returns the reports, and the ids of their files, whose rows are gone
+ */
+export async function eraseBills(
+  trx: Knex.Transaction,
+  ids: string[],
+  now: Date,
+): Promise<{ reportIds: string[]; fileIds: string[] }> {
+  if (ids.length === 0) return { reportIds: [], fileIds: [] }
+  await trx('bills')
+    .whereIn('id', ids)
+    .update({
+      patient_id: null,
+      patient_name: ERASED_NAME,
+      contact: null,
+      integrator_id: null,
+      version: trx.raw('version + 1'),
+      updated_at: now,
+    })
+  await trx('bill_items').whereIn('bill_id', ids).whereNull('item_id').update({ name: ERASED_NAME, tests: null })
+  const reportIds: string[] = await trx('reports').whereIn('bill_id', ids).orderBy('id').pluck('id')
+  if (reportIds.length === 0) return { reportIds, fileIds: [] }
+  const fileIds: string[] = await trx('report_files').whereIn('report_id', reportIds).pluck('id')
+  await trx('reports')
+    .whereIn('id', reportIds)
+    .update({ patient_id: null, file_id: null, tests: '[]', version: trx.raw('version + 1'), updated_at: now })
+  await trx('report_files').whereIn('report_id', reportIds).delete()
+  return { reportIds, fileIds }
+}
+
+/** The subject's patients, locked: whoever makes a bill of one waits, and makes another patient then. */
+export async function lockPatientsOf(
+  trx: Knex.Transaction,
+  accountId: string,
+  subject: ErasureSubject,
+  limit: number,
+): Promise<string[]> {
+  const { contact, patientId } = subject
+  const found = trx('patients').where({ account_id: accountId }).orderBy('id').forUpdate().select('id', 'name')
+  // By name, which is not in SQL: a family is a handful.
+  const rows = contact === null ? [] : await found.clone().where({ contact }).limit(1000)
+  const named = patientId === null ? [] : await found.clone().where({ id: patientId })
+  const ids = new Set([
+    ...named.map((row) => row.id as string),
+    ...rows.filter((row) => isOfSubject(subject, row.name)).map((row) => row.id as string),
+  ])
+  return [...ids].sort().slice(0, limit)
+}
+
+/** Reports from before bills, whose file has the report's own id. */
+export async function deleteReportsOfPatients(
+  trx: Knex.Transaction,
+  patientIds: string[],
+  limit: number,
+): Promise<string[]> {
+  const ids: string[] = await trx('reports')
+    .whereIn('patient_id', patientIds)
+    .whereNull('bill_id')
+    .orderBy('id')
+    .limit(limit)
+    .pluck('id')
+  await trx('reports').whereIn('id', ids).delete()
+  return ids
+}
+
+export async function deletePatients(trx: Knex.Transaction, ids: string[]): Promise<void> {
+  await trx('patients').whereIn('id', ids).delete()
+}
+
+/** Whether somebody else of the account has the contact: a family's login stays. */
+export async function hasOthers(trx: Knex.Transaction, accountId: string, contact: string): Promise<boolean> {
+  for (const table of ['patients', 'entries']) {
+    if (await trx(table).where({ account_id: accountId, contact }).first('id')) return true
+  }
+  return false
+}
