@@ -44,7 +44,7 @@ export async function findOrInstallServer(dataDir: string, onProgress: (line: st
 }
 
 /** Looks in PATH first, then where distributions put servers. */
-function findProgram(name: string): string | undefined {
+export function findProgram(name: string): string | undefined {
   const folders = [...(process.env.PATH ?? '').split(delimiter).filter(Boolean), ...SYSTEM_FOLDERS]
   return folders.map((folder) => join(folder, name)).find(isExecutable)
 }
@@ -166,7 +166,7 @@ function findUnpackedServer(dataDir: string): ServerProgram | undefined {
 }
 
 /** `usr/lib/<architecture>` and `lib/<architecture>`. */
-function librariesIn(root: string): string[] {
+export function librariesIn(root: string): string[] {
   return [join(root, 'usr', 'lib'), join(root, 'lib')].filter(existsSync).flatMap((folder) =>
     readdirSync(folder)
       .filter((name) => name.includes('-linux-'))
@@ -196,7 +196,7 @@ function readText(file: string): string {
 }
 
 /** Ubuntu 22.04 has the version in the package's name. */
-function availablePackage(name: string, options: string[] = []): string {
+export function availablePackage(name: string, options: string[] = []): string {
   const search = spawnSync('apt-cache', [...options, 'search', '--names-only', `^${name}(-[0-9.]+)?$`], {
     encoding: 'utf8',
   })
@@ -204,8 +204,9 @@ function availablePackage(name: string, options: string[] = []): string {
   return names.includes(name) ? name : (names.sort().at(-1) ?? name)
 }
 
-async function run(program: string, args: string[]): Promise<Outcome> {
+export async function run(program: string, args: string[], cwd?: string): Promise<Outcome> {
   const child = spawn(program, args, {
+    cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
   })

@@ -20,6 +20,8 @@ export interface LocalDatabaseOptions {
   redoLogMb?: number
   /** MiB. */
   bufferPoolMb?: number
+  /** Keeps a binary log, by which a backup is carried on to any later point. */
+  binlog?: boolean
   /** Ends a server that outlived its starter. Only for a caller who knows that the starter is dead; others are refused. */
   endSurvivor?: boolean
   onProgress?: (line: string) => void
@@ -48,7 +50,7 @@ const NEW_FOLDER_MB = 150
  * @throws StartFault when another one serves this folder, no server can be had, or it does not start
  */
 export async function startLocalDatabase(options: LocalDatabaseOptions): Promise<LocalDatabase> {
-  const { redoLogMb = 256, bufferPoolMb = 256, endSurvivor = false, onProgress = () => {} } = options
+  const { redoLogMb = 256, bufferPoolMb = 256, binlog = false, endSurvivor = false, onProgress = () => {} } = options
   const dataDir = resolve(options.dataDir)
   const folder = join(dataDir, 'mysql')
   const logFile = join(dataDir, 'logs', 'mysql.log')
@@ -71,10 +73,14 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
   for (const stale of [socketPath, `${socketPath}.lock`, pidFile(folder)]) rmSync(stale, { force: true })
 
   const log = openSync(logFile, 'a')
-  const child = spawnTied(server.path, serverArguments(server, folder, socketPath, redoLogMb, bufferPoolMb), {
-    stdio: ['ignore', log, log],
-    env: environmentOf(server, dataDir),
-  })
+  const child = spawnTied(
+    server.path,
+    serverArguments(server, folder, socketPath, { redoLogMb, bufferPoolMb, binlog }),
+    {
+      stdio: ['ignore', log, log],
+      env: environmentOf(server, dataDir),
+    },
+  )
   closeSync(log)
   const ended = new Promise<string>((resolveEnded) => {
     child.on('error', (error) => resolveEnded(error.message))
@@ -142,8 +148,7 @@ function serverArguments(
   server: ServerProgram,
   folder: string,
   socketPath: string,
-  redoLogMb: number,
-  bufferPoolMb: number,
+  { redoLogMb, bufferPoolMb, binlog }: { redoLogMb: number; bufferPoolMb: number; binlog: boolean },
 ): string[] {
   return [
     '--no-defaults', // must be the first
@@ -164,9 +169,10 @@ function serverArguments(
     '--max-connections=500',
     '--max-allowed-packet=64M',
     '--performance-schema=OFF',
+    ...(binlog ? ['--log-bin=binlog', '--server-id=1', '--binlog-format=ROW', '--sync-binlog=1'] : []),
     ...(server.isMariaDb
       ? [`--innodb-log-file-size=${redoLogMb}M`]
-      : [`--innodb-redo-log-capacity=${redoLogMb}M`, '--skip-log-bin', '--mysqlx=OFF']),
+      : [`--innodb-redo-log-capacity=${redoLogMb}M`, '--mysqlx=OFF', ...(binlog ? [] : ['--skip-log-bin'])]),
   ]
 }
 

@@ -1,0 +1,136 @@
+/**
+ * A production process does not start where an answer would be no promise, or with secrets that everybody knows.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { createConnection } from 'mysql2/promise'
+import { driverOptions } from '../../db/connection.ts'
+import { durabilityFaultsOf } from '../../db/durability.ts'
+import { migrate } from '../../db/migrate.ts'
+import { startLocalDatabase, type LocalDatabase } from '../../scripts/local-database.ts'
+import { createLogger } from '../../src/logger.ts'
+import { findUnsafeSettings } from '../../src/unsafe-settings.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const PROCESSES: [name: string, script: string][] = [['API', 'src/server.ts'], ['daemon', 'daemon/main.ts']] // prettier-ignore
+/** Of pino. */
+const WARN = 40
+/** As random as it looks. */
+const RANDOM_KEY = 'q1tPPXcpqKZ0fuyWgWjPpJX0l3A7m2f4yUqz8N1cTIk='
+
+const folder = mkdtempSync(join(tmpdir(), 'lis-unsafe-'))
+let database: LocalDatabase
+const started: ChildProcess[] = []
+
+beforeAll(async () => {
+  database = await startLocalDatabase({ dataDir: folder, redoLogMb: 16, bufferPoolMb: 32, binlog: true })
+  await migrate(database.mysqlUrl, createLogger('migrate', 'silent'))
+}, 120_000)
+afterEach(() => {
+  for (const child of started.splice(0)) child.kill('SIGKILL')
+})
+afterAll(async () => {
+  await database.stop()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+async function setGlobal(sql: string): Promise<void> {
+  const connection = await createConnection({ ...driverOptions(database.mysqlUrl), database: undefined })
+  await connection.query(`SET GLOBAL ${sql}`)
+  await connection.end()
+}
+
+/** Until it listens, or has ended. */
+async function start(script: string, env: Record<string, string>, args: string[] = []) {
+  const child = spawn(process.execPath, [...args, join(ROOT, script)], {
+    env: {
+      PATH: process.env.PATH,
+      MYSQL_URL: database.mysqlUrl,
+      DATA_DIR: folder,
+      PORT: '0',
+      DAEMON_PORT: '0',
+      ...env,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  started.push(child)
+  let [out, errors] = ['', '']
+  child.stderr!.on('data', (chunk) => (errors += chunk))
+  const listens = new Promise<void>((resolve) => {
+    child.stdout!.on('data', (chunk) => {
+      out += chunk
+      if (out.includes('listening ')) resolve()
+    })
+  })
+  const ended = once(child, 'close')
+  await Promise.race([listens, ended])
+  return { code: child.exitCode, errors, isListening: out.includes('listening ') }
+}
+
+const PRODUCTION = {
+  NODE_ENV: 'production',
+  SECRETS_KEY: RANDOM_KEY,
+  SMTP_URL: 'smtp://127.0.0.1:1',
+  SMS_GATEWAY_URL: 'http://127.0.0.1:1',
+  MESSAGE_GATEWAY_URL: 'http://127.0.0.1:1',
+}
+
+describe.each(PROCESSES)('the %s', (_, script) => {
+  test('starts in production on a durable database', async () => {
+    expect(await start(script, PRODUCTION)).toMatchObject({ isListening: true })
+  }, 60_000)
+
+  test('on a database that loses what it has acknowledged: refuses in production, warns elsewhere', async () => {
+    await setGlobal('innodb_flush_log_at_trx_commit = 2, GLOBAL sync_binlog = 0')
+    try {
+      const wanted = ['set innodb_flush_log_at_trx_commit = 1 on it (it is 2)', 'set sync_binlog = 1 on it (it is 0)']
+      const refused = await start(script, PRODUCTION)
+      expect(refused).toMatchObject({ code: 1, isListening: false })
+      for (const sentence of wanted) expect(refused.errors).toContain(sentence)
+      const elsewhere = await start(script, { NODE_ENV: 'development' })
+      expect(elsewhere.isListening).toBe(true)
+      const lines = elsewhere.errors.split('\n').filter((line) => line.includes('database.not_durable'))
+      for (const [n, sentence] of wanted.entries()) {
+        expect(JSON.parse(lines[n]!)).toMatchObject({ level: WARN, reason: expect.stringContaining(sentence) })
+      }
+    } finally {
+      await setGlobal('innodb_flush_log_at_trx_commit = 1, GLOBAL sync_binlog = 1')
+    }
+  }, 60_000)
+
+  test('with known secrets and an open debugger: refuses in production, and says all of it at once', async () => {
+    const env = {
+      ...PRODUCTION,
+      SECRETS_KEY: Buffer.alloc(32, 7).toString('base64'),
+      MYSQL_URL: 'mysql://lis_api:api-password@127.0.0.1:1/lis',
+      NODE_DEBUG: 'http',
+    }
+    const { code, errors } = await start(script, env, ['--inspect=127.0.0.1:0'])
+    expect(code).toBe(1)
+    for (const sentence of [
+      'SECRETS_KEY is not random: make one with openssl rand -base64 32',
+      'MYSQL_URL has the password of an example: set one of your own',
+      'the debugger is open: start without --inspect',
+      'NODE_DEBUG makes libraries print what they handle: unset it',
+    ]) {
+      expect(errors).toContain(sentence)
+    }
+    expect(errors).not.toContain('api-password')
+  }, 60_000)
+})
+
+test('the binary log need not be synchronous where there is none', () => {
+  const faults = (values: Record<string, string>) => durabilityFaultsOf(new Map(Object.entries(values))).length
+  expect(faults({ innodb_flush_log_at_trx_commit: '1', log_bin: 'OFF', sync_binlog: '0' })).toBe(0)
+  expect(faults({ innodb_flush_log_at_trx_commit: '0', log_bin: 'ON', sync_binlog: '100' })).toBe(2)
+})
+
+test('a random key, a password of one’s own and no debugger are taken', () => {
+  const env = { MYSQL_URL: 'mysql://lis:7cQm1_x@db/lis', NODE_OPTIONS: '--max-old-space-size=512' }
+  expect(findUnsafeSettings(env, Buffer.from(RANDOM_KEY, 'base64'), ['--env-file=x'])).toEqual([])
+  expect(findUnsafeSettings({ NODE_OPTIONS: '--inspect-brk' }, Buffer.from(RANDOM_KEY, 'base64'), [])).toHaveLength(1)
+})
