@@ -13,6 +13,11 @@ export interface DevTls {
   keyFile: string
 }
 
+export interface CertificateName {
+  type: 'dns' | 'ip'
+  value: string
+}
+
 const DAY_MS = 86_400_000
 const VALID_DAYS = 3650
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
@@ -21,8 +26,13 @@ const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
  * The files under `dataDir/dev-tls`, made at the first call and kept. The authority's key is thrown away: nothing else can
  * ever be issued in its name.
  * @param nowMs UTC, milliseconds
+ * @param alsoFor further names and addresses of the certificate, where it is issued
  */
-export async function makeSureOfDevTls(dataDir: string, nowMs: number): Promise<DevTls> {
+export async function makeSureOfDevTls(
+  dataDir: string,
+  nowMs: number,
+  alsoFor: CertificateName[] = [],
+): Promise<DevTls> {
   const folder = join(dataDir, 'dev-tls')
   const files = filesIn(folder)
   if (isUsable(files, nowMs)) return files
@@ -30,7 +40,7 @@ export async function makeSureOfDevTls(dataDir: string, nowMs: number): Promise<
   // Made aside and renamed: another process sees no folder or a whole one, also when we are killed here.
   const draft = mkdtempSync(`${folder}.new-`)
   try {
-    await issue(filesIn(draft), nowMs)
+    await issue(filesIn(draft), nowMs, alsoFor)
     rmSync(folder, { recursive: true, force: true })
     renameSync(draft, folder)
   } catch (error) {
@@ -65,7 +75,11 @@ function isUsable({ caFile, certificateFile, keyFile }: DevTls, nowMs: number): 
   }
 }
 
-async function issue({ caFile, certificateFile, keyFile }: DevTls, nowMs: number): Promise<void> {
+async function issue(
+  { caFile, certificateFile, keyFile }: DevTls,
+  nowMs: number,
+  alsoFor: CertificateName[],
+): Promise<void> {
   const x509 = await loadX509()
   // A day back: the clock of a container or a colleague's machine may be behind.
   const notBefore = new Date(nowMs - DAY_MS)
@@ -102,6 +116,7 @@ async function issue({ caFile, certificateFile, keyFile }: DevTls, nowMs: number
         { type: 'dns', value: 'localhost' },
         { type: 'ip', value: '127.0.0.1' },
         { type: 'ip', value: '::1' },
+        ...alsoFor,
       ]),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
       await x509.AuthorityKeyIdentifierExtension.create(authorityKeys.publicKey),

@@ -34,7 +34,7 @@ export function createOperatorClient(options: {
   keyFile?: string | undefined
 }): OperatorClient {
   const address = options.url || process.env.OPERATOR_URL || demo()?.baseUrl || 'http://127.0.0.1:8080'
-  const baseUrl = address.replace(/\/+$/, '')
+  const baseUrl = address.replace(/(?<!\/)\/+$/, '')
   if (!/^https?:\/\//.test(baseUrl) || !URL.canParse(baseUrl))
     throw new UsageFault('--url must be a URL that begins with http')
   const key = readKey(options.keyFile)

@@ -6,6 +6,7 @@ import { jwtVerify, SignJWT } from 'jose'
 import type { Clock } from '../clock.ts'
 import type { Keys } from '../crypto.ts'
 import { isIdShaped, newId } from '../ids.ts'
+import { isCanonicalToken } from './token-rules.ts'
 
 const ALGORITHM = 'HS256'
 const ISSUER = 'laboratory-integration-service'
@@ -79,7 +80,7 @@ export function createAccessTokens(keys: Keys, clock: Clock, ttlSeconds: number)
         verified.delete(token)
         return undefined
       }
-      if (token.length > MAX_LENGTH) return undefined
+      if (token.length > MAX_LENGTH || !isCanonicalToken(token)) return undefined
       const checked = await check(token)
       if (!checked) return undefined
       if (verified.size >= MAX_CACHED) verified.delete(verified.keys().next().value!)

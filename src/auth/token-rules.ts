@@ -1,5 +1,5 @@
 /**
- * What a refresh token that was presented means (decisions 1). Pure.
+ * What a refresh token that was presented means (decisions 1), and what a signed token may look like. Pure.
  */
 /** A refresh token lives this long unless it is used. */
 export const REFRESH_TOKEN_TTL_MS = 30 * 24 * 3600 * 1000
@@ -26,4 +26,13 @@ export function judgeRefresh(stored: StoredRefreshToken | undefined, clientId: s
   if (!stored || stored.clientId !== clientId || stored.familyRevokedAt) return 'refuse'
   if (stored.rotatedAt) return now.getTime() - stored.rotatedAt.getTime() > ROTATION_RACE_MS ? 'revoke' : 'refuse'
   return stored.expiresAt > now ? 'rotate' : 'refuse'
+}
+
+/**
+ * Whether a signed token has three parts, each the one text in base64url that its bytes have (RFC 7515 2): readers of base64
+ * pass over padding, other letters and spare bits, and a token would have many texts.
+ */
+export function isCanonicalToken(token: string): boolean {
+  const parts = token.split('.')
+  return parts.length === 3 && parts.every((part) => Buffer.from(part, 'base64url').toString('base64url') === part)
 }

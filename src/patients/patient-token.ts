@@ -3,6 +3,7 @@
  * in for the other. It names the contact by its hash only.
  */
 import { jwtVerify, SignJWT } from 'jose'
+import { isCanonicalToken } from '../auth/token-rules.ts'
 import type { Clock } from '../clock.ts'
 import type { Keys } from '../crypto.ts'
 import { unauthorized, type DomainError } from '../errors.ts'
@@ -43,6 +44,7 @@ export function createPatientTokens(keys: Keys, clock: Clock): PatientTokens {
     },
 
     async verify(token) {
+      if (!isCanonicalToken(token)) return undefined
       try {
         const { payload } = await jwtVerify(token, keys.patientToken, {
           algorithms: [ALGORITHM],

@@ -73,7 +73,7 @@ export function createAddressPolicy(allowCidrs: string[]): AddressPolicy {
 }
 
 function isMapped(address: string): boolean {
-  return /^::ffff:/i.test(new URL(`http://[${address.replace(/%.*$/, '')}]/`).hostname.slice(1))
+  return /^::ffff:/i.test(new URL(`http://[${address.split('%', 1)[0]}]/`).hostname.slice(1))
 }
 
 export const ENDPOINT_MAX_LENGTH = 2048

@@ -1,5 +1,3 @@
-import { createHmac } from 'node:crypto'
-import { SignJWT } from 'jose'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
@@ -103,62 +101,7 @@ describe('an access token', () => {
     app.clock.advance(1 * SECOND)
     expect(await use(account.token)).toBe(401)
   })
-
-  test('that somebody forged is 401', async () => {
-    for (const token of await forgeries())
-      expect([token.slice(0, 80), await use(token)]).toEqual([token.slice(0, 80), 401])
-    expect(await use(account.token)).toBe(200)
-  })
 })
-
-/** Everything about a token that must not be taken from the token. */
-async function forgeries(): Promise<string[]> {
-  const [header, payload, signature] = account.token.split('.') as [string, string, string]
-  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString())
-  const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
-  const key = app.keys.accessToken
-  const sign = (head: object, body: object, signingKey = key) => {
-    const input = `${encode(head)}.${encode(body)}`
-    return `${input}.${createHmac('sha256', signingKey).update(input).digest('base64url')}`
-  }
-  const good = { alg: 'HS256', typ: 'at+jwt' }
-  const without = (claim: string) => Object.fromEntries(Object.entries(claims).filter(([name]) => name !== claim))
-  expect(await use(sign(good, { ...claims, jti: 'proves that these are well made' }))).toBe(200)
-  return [
-    `${header}.${payload}.`,
-    `${header}.${payload}`,
-    `${header}.${payload}.${signature.slice(0, -4)}`,
-    `${header}.${encode({ ...claims, sub: newId(0) })}.${signature}`,
-    `${encode({ alg: 'none', typ: 'at+jwt' })}.${payload}.`,
-    `${encode({ alg: 'None', typ: 'at+jwt' })}.${payload}.${signature}`,
-    ...['HS384', 'HS512', 'RS256', 'ES256', 'none', 'hs256'].map((alg) => sign({ ...good, alg }, claims)),
-    ...[undefined, 'JWT', 'rt+jwt', 'patient+jwt'].map((typ) => sign({ ...good, typ }, claims)),
-    sign({ ...good, crit: ['exp'] }, claims),
-    sign({ ...good, crit: ['b64'], b64: false }, claims),
-    sign(good, claims, Buffer.alloc(32)),
-    sign(good, claims, Buffer.alloc(0)),
-    sign({ ...good, jwk: { kty: 'oct', k: Buffer.alloc(32).toString('base64url') } }, claims, Buffer.alloc(32)),
-    sign({ ...good, kid: '../../dev/null' }, claims, Buffer.alloc(0)),
-    sign({ ...good, jku: 'https://attacker.example/keys' }, claims, Buffer.alloc(32)),
-    ...['iss', 'aud', 'sub', 'jti', 'iat', 'exp'].map((claim) => sign(good, without(claim))),
-    sign(good, { ...claims, iss: 'someone' }),
-    sign(good, { ...claims, aud: 'laboratory-integration-service/patient' }),
-    sign(good, { ...claims, exp: claims.iat - 31 }),
-    sign(good, { ...claims, exp: '9999999999' }),
-    sign(good, { ...claims, nbf: claims.iat + 3600 }),
-    sign(good, { ...claims, sub: newId(0) }),
-    sign(good, { ...claims, sub: account.id.toUpperCase() }),
-    sign(good, { ...claims, sub: [account.id] }),
-    sign(good, { ...claims, sub: { $ne: '' } }),
-    await new SignJWT(claims).setProtectedHeader({ alg: 'HS256' }).sign(key),
-    sign(good, { ...claims, padding: 'x'.repeat(75_000) }),
-    'x'.repeat(100_000),
-    '..',
-    'null',
-    account.clientSecret,
-    account.clientId,
-  ]
-}
 
 describe('a refresh token', () => {
   test('serves once and brings the next pair', async () => {
