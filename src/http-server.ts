@@ -9,10 +9,12 @@ import { hasBody } from './request-body.ts'
 
 /** A whole head, from its first byte; checked each second. */
 const HEADERS_TIMEOUT_MS = 10_000
-/** A body, from the end of its head. */
-const BODY_TIMEOUT_MS = 15_000
+/** A body, from the end of its head: with what a client that stays on gets besides, it is gone after 15 s. */
+const BODY_TIMEOUT_MS = 14_000
 /** The file of a report, which is many times as large: 20 MB in it are 1.4 Mbit/s. */
 const FILE_TIMEOUT_MS = 120_000
+/** An answer of which nothing is taken for so long, or a request that nothing more comes of. */
+const STALLED_TIMEOUT_MS = 60_000
 /** Longer than a load balancer's 60 s, so that it is the one to close a connection that nobody uses. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 /** A forged token of 100 KB gets its 401, not a broken connection. */
@@ -40,8 +42,15 @@ interface Connection {
  */
 const connectionsOf = new WeakMap<Server, Map<Socket, Connection>>()
 
-/** @param bodyTimeoutMs what a body that is no file may take */
-export function createHttpServer(listener: RequestListener, bodyTimeoutMs = BODY_TIMEOUT_MS): Server {
+/**
+ * @param bodyTimeoutMs what a body that is no file may take
+ * @param stalledTimeoutMs after which a connection is cut on which a request is under way and no byte moves
+ */
+export function createHttpServer(
+  listener: RequestListener,
+  bodyTimeoutMs = BODY_TIMEOUT_MS,
+  stalledTimeoutMs = STALLED_TIMEOUT_MS,
+): Server {
   const server = createServer(
     {
       headersTimeout: HEADERS_TIMEOUT_MS,
@@ -54,6 +63,8 @@ export function createHttpServer(listener: RequestListener, bodyTimeoutMs = BODY
     },
     listener,
   )
+  // Where Node's other limits end: a client that does not read would hold its answers, and the connection, for ever.
+  server.setTimeout(stalledTimeoutMs)
   trackConnections(server)
   server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
   server.on('checkExpectation', listener)

@@ -5,11 +5,18 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createHttpServer, drain, listen } from '../src/http-server.ts'
 
 const BODY_TIMEOUT_MS = 200
+const STALLED_TIMEOUT_MS = 3000
+/** More than all buffers on the way. */
+const LONG_ANSWER = Buffer.alloc(64 * 1024 * 1024, 'x')
 
-const server = createHttpServer((req, res) => {
-  req.resume()
-  req.on('end', () => res.end('read to its end'))
-}, BODY_TIMEOUT_MS)
+const server = createHttpServer(
+  (req, res) => {
+    req.resume()
+    req.on('end', () => res.end(req.url === '/long' ? LONG_ANSWER : 'read to its end'))
+  },
+  BODY_TIMEOUT_MS,
+  STALLED_TIMEOUT_MS,
+)
 let port: number
 
 beforeAll(async () => {
@@ -41,4 +48,30 @@ test('the file of a report has longer', async () => {
   expect(await sendSlowly('/operator/accounts/x/reports/y/upload', 'application/pdf')).toMatch(
     /^HTTP\/1\.1 200 OK\r\n[^]*read to its end/,
   )
+})
+
+const askForLong = async () => {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  socket.on('error', () => {})
+  socket.pause()
+  const asked = once(server, 'request')
+  socket.write('GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  await asked
+  return socket
+}
+const connections = () => new Promise((resolve) => server.getConnections((_, count) => resolve(count)))
+
+test('a client that does not take its answer is cut off', async () => {
+  const socket = await askForLong()
+  await expect.poll(connections, { timeout: 15_000 }).toBe(0)
+  socket.destroy()
+})
+
+test('one that only waits for a while gets all of it', async () => {
+  const socket = await askForLong()
+  await new Promise((resolve) => setTimeout(resolve, STALLED_TIMEOUT_MS / 4))
+  let bytes = 0
+  for await (const chunk of socket) bytes += chunk.length
+  expect(bytes).toBeGreaterThan(LONG_ANSWER.length)
 })

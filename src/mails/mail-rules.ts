@@ -58,8 +58,9 @@ export function mailRetrySeconds(tries: number): number {
   return Math.min(RETRY_FIRST_SECONDS * 2 ** Math.min(tries, 10), RETRY_MOST_SECONDS)
 }
 
+/** Nothing that ends a line for anybody (U+0085 does for some), nor turns the direction of what follows. */
 function oneLine(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f\u2028\u2029]+/g, ' ')
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g, ' ')
 }
 
 function escapeHtml(text: string): string {

@@ -10,6 +10,7 @@ import { nextNumber } from '../support/builders.ts'
 import { arbitraryOf, definitionsOf, type Given, type Schema } from '../support/contract-arbitraries.ts'
 import { mutationsOf, rawMutationsOf } from '../support/contract-mutations.ts'
 import { unknownId, type FuzzWorld, type Tenant } from './fuzz-world.ts'
+import { injected, placesOf } from './injected-requests.ts'
 import { prepare, type Prepared } from './operation-hints.ts'
 
 export interface Parameter {
@@ -79,6 +80,15 @@ export class OperationRunner {
     return outcome
   }
 
+  /** A request that fits, not sent yet. The same seed makes the same body, but for what may be there only once. */
+  async valid(operation: ContractOperation, seed: number): Promise<{ path: string; options: CallOptions }> {
+    const tenant = await this.#tenantOf(operation, seed, 2)
+    const prepared = await this.#prepare(operation, tenant, seed)
+    const body = this.#validBody(operation, prepared, seed | 1)
+    const path = operation.path.replace(/\{([^}]+)\}/g, (_, name: string) => prepared.path![name]!)
+    return { path, options: this.#options(operation, tenant, prepared, body) }
+  }
+
   async runFaulty(operation: ContractOperation, count: number, seed: number): Promise<Outcome> {
     const outcome: Outcome = { operation: operation.operationId, sent: 0, statuses: {}, failures: [] }
     let round = 0
@@ -101,6 +111,28 @@ export class OperationRunner {
       }
       round++
     }
+    return outcome
+  }
+
+  /**
+   * Each text that the request can carry, one after the other, replaced by texts that are no ids and no names of anything.
+   * @param texts for the next place
+   */
+  async runInjected(operation: ContractOperation, texts: () => string[], seed: number): Promise<Outcome> {
+    const outcome: Outcome = { operation: operation.operationId, sent: 0, statuses: {}, failures: [] }
+    const tenant = await this.#tenantOf(operation, seed, 100)
+    const prepared = await this.#prepare(operation, tenant, seed)
+    const body = this.#validBody(operation, prepared, seed | 1)
+    const base = this.#options(operation, tenant, prepared, body)
+    const places = placesOf(this.#parameters(operation), this.#bodySchema(operation), this.#contract.document)
+    const calls = places.flatMap((place) =>
+      texts().map((text) => ({
+        what: `${place.where} ${place.name} is ${JSON.stringify(text)}`,
+        ...injected(place, text, base, prepared.path),
+        statuses: [...new Set([200, 201, 400, 401, 403, 404, 409, 422, 429])],
+      })),
+    )
+    await inTurns(calls.length, (n) => this.#call(outcome, operation, calls[n]!, prepared))
     return outcome
   }
 
@@ -136,6 +168,10 @@ export class OperationRunner {
     if (body === undefined) throw new Error(`nothing that is generated for ${operation.operationId} fits its schema`)
     const fixed = (prepared.fix?.(body as object as Record<string, unknown>) ?? body) as Record<string, unknown>
     return seed % 4 === 0 ? { ...fixed, unknownField: { a: [1, null, 'x'] }, constructor: 1, _id: 'x' } : fixed
+  }
+
+  #bodySchema(operation: ContractOperation): Schema | undefined {
+    return (operation as FullOperation).requestBody?.content['application/json']?.schema
   }
 
   #validator(operation: ContractOperation) {

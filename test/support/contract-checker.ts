@@ -52,10 +52,14 @@ export class ContractChecker {
     )
   }
 
+  operationOf(method: string, path: string): ContractOperation | undefined {
+    return this.operations.find((known) => known.method === method && matches(known.path, path))
+  }
+
   /** @throws when the contract does not have this answer to this request */
   check(method: string, path: string, answer: Answer): void {
     const where = `${method} ${path} -> ${answer.status}`
-    const operation = this.operations.find((known) => known.method === method && matches(known.path, path))
+    const operation = this.operationOf(method, path)
     if (!operation) {
       // Not in the contract: its prose says that these two are answered in the error shape.
       if (answer.status !== 404 && answer.status !== 405) throw new Error(`${where}: there is no such operation`)

@@ -5,7 +5,9 @@ import { SMTPServer } from 'smtp-server'
 export interface ReceivedMail {
   from: string
   recipients: string[]
-  /** As it came over the wire, unfolded. */
+  /** As it came over the wire. */
+  bytes: Buffer
+  /** The same, unfolded. */
   raw: string
   messageId: string
 }
@@ -29,10 +31,10 @@ export async function startSmtpServer(): Promise<TestSmtpServer> {
       stream.on('data', (chunk: Buffer) => chunks.push(chunk))
       stream.on('end', () => {
         if (state.refusing) return callback(Object.assign(new Error('try later'), { responseCode: 451 }))
-        const raw = Buffer.concat(chunks)
-          .toString('utf8')
-          .replace(/\r\n[ \t]+/g, ' ')
+        const bytes = Buffer.concat(chunks)
+        const raw = bytes.toString('utf8').replace(/\r\n[ \t]+/g, ' ')
         mails.push({
+          bytes,
           from: session.envelope.mailFrom ? session.envelope.mailFrom.address : '',
           recipients: session.envelope.rcptTo.map(({ address }) => address),
           raw,
