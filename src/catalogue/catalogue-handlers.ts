@@ -1,12 +1,15 @@
 import type { Knex } from 'knex'
 import type { Account } from '../accounts/accounts-repository.ts'
 import { labForbidden } from '../errors.ts'
+import { Representation } from '../representation.ts'
+import { findCatalogueVersion } from './catalogue-versions-repository.ts'
+import { CatalogueLists } from './catalogue-lists.ts'
 import type { AccountHandler, HandlerDeps } from '../operations.ts'
 import { findLab, listActiveLabs } from './labs-repository.ts'
-import { listPackages } from './packages-repository.ts'
+import { listPackages, type PackageWithTests } from './packages-repository.ts'
 import { findPartyOfField } from './parties-repository.ts'
 import { partyOfCall, unknownParty, type PartyParameters } from './party-rules.ts'
-import { listTests } from './tests-repository.ts'
+import { listTests, type ListedTest } from './tests-repository.ts'
 
 interface CatalogueHandlers {
   listLabs: AccountHandler<'listLabs'>
@@ -15,6 +18,7 @@ interface CatalogueHandlers {
 }
 
 export function catalogueHandlers({ database: { knex } }: HandlerDeps): CatalogueHandlers {
+  const lists = new CatalogueLists()
   return {
     async listLabs({ account }) {
       const labs = await listActiveLabs(knex, account.id)
@@ -23,38 +27,32 @@ export function catalogueHandlers({ database: { knex } }: HandlerDeps): Catalogu
 
     async listTests({ account, query }) {
       const partyId = await findPriceParty(knex, account, query)
-      const tests = await listTests(knex, account.id, query.branchID, partyId)
-      return {
-        status: 200,
-        body: {
-          tests: tests.map(({ id, name, code, cost, serviceId }) => ({
-            _id: id,
-            name,
-            code,
-            cost,
-            ...(serviceId === null ? {} : { serviceID: serviceId }),
-          })),
-        },
-      }
+      const version = await findCatalogueVersion(knex, query.branchID)
+      const body = await lists.get(['tests', query.branchID, partyId], version, async () => {
+        const tests = await listTests(knex, account.id, query.branchID, partyId)
+        return Representation.of({ tests: tests.map(toTestRow) })
+      })
+      return { status: 200, body }
     },
 
     async listPackages({ account, query }) {
       const partyId = await findPriceParty(knex, account, query)
-      const packages = await listPackages(knex, account.id, query.branchID, partyId)
-      return {
-        status: 200,
-        body: {
-          packages: packages.map(({ id, name, code, total, tests }) => ({
-            _id: id,
-            name,
-            code,
-            total,
-            tests: tests.map((test) => ({ test: test.id, name: test.name })),
-          })),
-        },
-      }
+      const version = await findCatalogueVersion(knex, query.branchID)
+      const body = await lists.get(['packages', query.branchID, partyId], version, async () => {
+        const packages = await listPackages(knex, account.id, query.branchID, partyId)
+        return Representation.of({ packages: packages.map(toPackageRow) })
+      })
+      return { status: 200, body }
     },
   }
+}
+
+function toTestRow({ id, name, code, cost, serviceId }: ListedTest) {
+  return { _id: id, name, code, cost, ...(serviceId === null ? {} : { serviceID: serviceId }) }
+}
+
+function toPackageRow({ id, name, code, total, tests }: PackageWithTests) {
+  return { _id: id, name, code, total, tests: tests.map((test) => ({ test: test.id, name: test.name })) }
 }
 
 /**

@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
+import { renewCatalogueVersion } from './catalogue-versions-repository.ts'
 import type { CatalogueImport } from './imports-repository.ts'
 
 type Statement = [sql: string, values: unknown[]]
@@ -17,6 +18,7 @@ export async function commitRows(trx: Knex.Transaction, validated: CatalogueImpo
     for (const [sql, values] of STATEMENTS_OF_KIND[validated.kind](validated, now)) {
       await trx.raw(sql, values as Knex.RawBinding[])
     }
+    await renewCatalogueVersion(trx, validated.labId)
     return true
   } catch (error) {
     if (isDuplicate(error)) return false

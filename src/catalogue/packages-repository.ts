@@ -2,6 +2,7 @@ import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import { isIdShaped } from '../ids.ts'
 import { withinPage, type CatalogueFilter } from './catalogue-filters.ts'
+import { renewCatalogueVersion, renewCatalogueVersionOf } from './catalogue-versions-repository.ts'
 
 export interface Package {
   id: string
@@ -44,6 +45,7 @@ export async function insertPackage(trx: Knex.Transaction, pack: NewPackage, tes
     throw error
   }
   await insertContents(trx, pack.id, testIds)
+  await renewCatalogueVersion(trx, pack.labId)
   return true
 }
 
@@ -128,6 +130,7 @@ export async function updatePackage(
     await trx('package_tests').where({ package_id: pack.id }).delete()
     await insertContents(trx, pack.id, testIds)
   }
+  await renewCatalogueVersion(trx, pack.labId)
   const [updated] = await withTests(trx, [toPackage(await trx('packages').where(scope).first())])
   return updated
 }
@@ -140,6 +143,7 @@ export async function removePackage(trx: Knex.Transaction, pack: Package, now: D
     .update({ active: false, removed_at: now, code: pack.id })
   await trx('party_package_prices').where({ package_id: pack.id }).delete()
   await trx('rate_list_prices').where({ account_id: pack.accountId, item_id: pack.id }).delete()
+  await renewCatalogueVersion(trx, pack.labId)
   return removed!
 }
 
@@ -161,6 +165,7 @@ export async function updatePartyPackagePrice(
     .insert({ party_id: partyId, package_id: packageId, price })
     .onConflict()
     .merge(['price'])
+  await renewCatalogueVersionOf(knex, 'packages', packageId)
 }
 
 function toPackage(row: Record<string, unknown>): Package {

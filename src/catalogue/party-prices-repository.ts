@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { isIdShaped } from '../ids.ts'
+import { renewCatalogueVersionOf } from './catalogue-versions-repository.ts'
 
 export interface PricedThing {
   kind: 'test' | 'package'
@@ -37,6 +38,8 @@ export async function listPartyPrices(
     const query = knex(`${prices} as p`)
       .join(`${items} as i`, 'i.id', `p.${id}`)
       .where({ 'i.account_id': lab.accountId, 'i.lab_id': lab.id })
+      // No other party has a price of the lab, and without this those of all accounts would be looked through.
+      .whereIn('p.party_id', knex('parties').where({ account_id: lab.accountId }).select('id'))
       .select('p.party_id', { item_id: `p.${id}`, price: `p.${price}`, kind: knex.raw('?', [kind]) })
       .orderBy(['p.party_id', `p.${id}`])
       .limit(limit)
@@ -58,10 +61,11 @@ export async function removePartyPrice(
   partyId: string,
   item: PricedThing,
 ): Promise<number | undefined> {
-  const { prices, id, price } = TABLES[item.kind]
+  const { prices, id, price, items } = TABLES[item.kind]
   const scope = { party_id: partyId, [id]: item.id }
   const row = await trx(prices).where(scope).forUpdate().first(price)
   if (!row) return undefined
   await trx(prices).where(scope).delete()
+  await renewCatalogueVersionOf(trx, items, item.id)
   return row[price]
 }

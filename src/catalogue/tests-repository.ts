@@ -2,6 +2,7 @@ import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import { isIdShaped } from '../ids.ts'
 import { withinPage, type CatalogueFilter } from './catalogue-filters.ts'
+import { renewCatalogueVersion, renewCatalogueVersionOf } from './catalogue-versions-repository.ts'
 
 export interface Test {
   id: string
@@ -16,6 +17,9 @@ export interface Test {
   active: boolean
   createdAt: Date
 }
+
+/** As integrators see it. A lab may have thousands: only these columns are read. */
+export type ListedTest = Pick<Test, 'id' | 'name' | 'code' | 'cost' | 'serviceId'>
 
 /** Active unless said otherwise. */
 export type NewTest = Omit<Test, 'active'> & Partial<Pick<Test, 'active'>>
@@ -37,6 +41,7 @@ export async function insertTest(knex: Knex, test: NewTest): Promise<'code' | 's
       active: test.active ?? true,
       created_at: test.createdAt,
     })
+    await renewCatalogueVersion(knex, test.labId)
     return undefined
   } catch (error) {
     if (!isDuplicate(error)) throw error
@@ -52,17 +57,17 @@ export async function listTests(
   accountId: string,
   labId: string,
   partyId: string | undefined,
-): Promise<Test[]> {
+): Promise<ListedTest[]> {
   const query = knex('tests as t')
     .where({ 't.account_id': accountId, 't.lab_id': labId, 't.active': true })
     .orderBy(['t.name', 't.id'])
-  if (partyId === undefined) return (await query.select('t.*')).map(toTest)
-  const rows = await query
+    .select('t.id', 't.name', 't.code', { serviceId: 't.service_id' })
+  if (partyId === undefined) return query.select('t.cost')
+  return query
     .leftJoin('party_test_prices as p', (join) =>
       join.on('p.test_id', 't.id').andOn('p.party_id', knex.raw('?', [partyId])),
     )
-    .select('t.*', { negotiated_cost: 'p.cost' })
-  return rows.map((row) => toTest({ ...row, cost: row.negotiated_cost ?? row.cost }))
+    .select({ cost: knex.raw('COALESCE(p.cost, t.cost)') })
 }
 
 /** Active or not, unless it was removed. */
@@ -116,6 +121,7 @@ export async function updateTest(
     const sameCode = trx('tests').where({ lab_id: test.labId, code: code ?? test.code })
     return (await sameCode.whereNot({ id: test.id }).first('id')) ? 'code' : 'serviceID'
   }
+  await renewCatalogueVersion(trx, test.labId)
   return toTest(await trx('tests').where({ account_id: test.accountId, id: test.id }).first())
 }
 
@@ -138,12 +144,14 @@ export async function removeTest(trx: Knex.Transaction, test: Test, now: Date): 
     .update({ active: false, removed_at: now, code: test.id, service_id: null })
   await trx('party_test_prices').where({ test_id: test.id }).delete()
   await trx('rate_list_prices').where({ account_id: test.accountId, item_id: test.id }).delete()
+  await renewCatalogueVersion(trx, test.labId)
   return undefined
 }
 
 /** Sets what a party pays for a test; a price that is there already is replaced. */
 export async function updatePartyTestPrice(knex: Knex, partyId: string, testId: string, cost: number): Promise<void> {
   await knex('party_test_prices').insert({ party_id: partyId, test_id: testId, cost }).onConflict().merge(['cost'])
+  await renewCatalogueVersionOf(knex, 'tests', testId)
 }
 
 function toTest(row: Record<string, unknown>): Test {

@@ -375,7 +375,7 @@ export interface paths {
         };
         /**
          * List the tests of a lab
-         * @description The tests of a lab. A party-scoped account sends exactly one party and gets its prices, or the standard price where it has none; a catch-all account sends no party and gets the standard prices.
+         * @description The tests of a lab. A party-scoped account sends exactly one party and gets its prices, or the standard price where it has none; a catch-all account sends no party and gets the standard prices. The list may be long: it is compressed for `Accept-Encoding: gzip` or `br`, and whoever sends the `ETag` of the last answer as `If-None-Match` gets 304 while it is still that one.
          */
         get: operations["listTests"];
         put?: never;
@@ -395,7 +395,7 @@ export interface paths {
         };
         /**
          * List the packages of a lab
-         * @description The packages of a lab with the tests in them. Parties and prices as for tests.
+         * @description The packages of a lab with the tests in them. Parties and prices, compression and `ETag` as for tests.
          */
         get: operations["listPackages"];
         put?: never;
@@ -3007,6 +3007,17 @@ export interface components {
         };
     };
     responses: {
+        /** @description The list is still the one that `If-None-Match` names. The call counts as any other. */
+        NotModified: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                RateLimit: components["headers"]["RateLimit"];
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description The credentials are wrong. One answer for every reason. */
         InvalidCredentials: {
             headers: {
@@ -3242,6 +3253,11 @@ export interface components {
          */
         DeactivatedWebhookIdInPath: string;
         /**
+         * @description The `ETag` of an answer that the client still has.
+         * @example "Yk0QFm0dT7mG0Ywq3zv2Yp4Zk1s"
+         */
+        IfNoneMatch: string;
+        /**
          * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422.
          * @example lead-CRM-2026-004817
          */
@@ -3294,6 +3310,11 @@ export interface components {
          * @example "crm";r=42;t=38
          */
         RateLimit: string;
+        /**
+         * @description Names exactly this answer, in this encoding.
+         * @example "Yk0QFm0dT7mG0Ywq3zv2Yp4Zk1s"
+         */
+        ETag: string;
         /**
          * @description There, and `true`, where this is the answer to an earlier request with the same `Idempotency-Key`; on an error that is answered again, too.
          * @example true
@@ -4554,6 +4575,11 @@ export interface operations {
             };
             header?: {
                 /**
+                 * @description The `ETag` of an answer that the client still has.
+                 * @example "Yk0QFm0dT7mG0Ywq3zv2Yp4Zk1s"
+                 */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /**
                  * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4570,12 +4596,14 @@ export interface operations {
                     "X-Request-Id": components["headers"]["XRequestId"];
                     "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                     RateLimit: components["headers"]["RateLimit"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["TestList"];
                 };
             };
+            304: components["responses"]["NotModified"];
             /** @description The request is at fault; `error.details` says what, `error.fields` where. */
             400: {
                 headers: {
@@ -4614,6 +4642,11 @@ export interface operations {
             };
             header?: {
                 /**
+                 * @description The `ETag` of an answer that the client still has.
+                 * @example "Yk0QFm0dT7mG0Ywq3zv2Yp4Zk1s"
+                 */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /**
                  * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4630,12 +4663,14 @@ export interface operations {
                     "X-Request-Id": components["headers"]["XRequestId"];
                     "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                     RateLimit: components["headers"]["RateLimit"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["PackageList"];
                 };
             };
+            304: components["responses"]["NotModified"];
             /** @description The request is at fault; `error.details` says what, `error.fields` where. */
             400: {
                 headers: {
