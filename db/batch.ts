@@ -128,7 +128,8 @@ export function createBatchPool(options: ConnectionOptions, sessionStatements: s
     const last = lastCommitAtMs()
     if (last === Infinity || !view) return []
     const microseconds = Math.round((last + view.offsetMs) * 1000)
-    return [`SELECT CAST(${microseconds} AS UNSIGNED) - CAST(${CLOCK_MICROSECONDS} AS UNSIGNED)`]
+    // Named, because the driver compiles a reader for each new list of columns and keeps it.
+    return [`SELECT CAST(${microseconds} AS UNSIGNED) - CAST(${CLOCK_MICROSECONDS} AS UNSIGNED) AS microseconds_left`]
   }
 
   /** What a failed batch is to its caller: a fence that fails while there is time says that the server's clock was set. */

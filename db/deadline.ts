@@ -20,6 +20,11 @@ export function runBefore<T>(deadlineMs: number, work: (deadlineMs: number) => T
   return deadlines.run(earliest, () => work(earliest))
 }
 
+/** Runs work that is nobody's alone. */
+export function withoutDeadline<T>(work: () => T): T {
+  return deadlines.exit(work)
+}
+
 /** The monotonic time after which nothing may be committed; Infinity where nobody waits, as in the daemon. */
 export function lastCommitAtMs(): number {
   return (deadlines.getStore() ?? Infinity) - COMMIT_RESERVE_MS

@@ -84,7 +84,7 @@ async function readBytes(request: IncomingMessage): Promise<Buffer> {
     })
     request.on('end', () => resolve(Buffer.concat(chunks)))
     request.on('error', () => reject(cutShort()))
-    request.on('close', () => reject(cutShort()))
+    request.on('close', () => request.complete || reject(cutShort()))
   })
 }
 

@@ -38,6 +38,12 @@ export async function findAccount(knex: Knex, accountId: string): Promise<Accoun
   return row && toAccount(row)
 }
 
+/** Those that there are, in any order. */
+export async function findAccounts(knex: Knex, accountIds: string[]): Promise<Account[]> {
+  const known = accountIds.filter(isIdShaped)
+  return known.length === 0 ? [] : (await knex('accounts').whereIn('id', known)).map(toAccount)
+}
+
 /**
  * The oldest first.
  * @param onlyAccountId what an operator key is bound to; undefined: every account

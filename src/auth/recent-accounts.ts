@@ -3,19 +3,23 @@
  * was read less than a second ago serves again. A deleted account, or another mode, counts in every process after that.
  */
 import type { Knex } from 'knex'
-import { findAccount, type Account } from '../accounts/accounts-repository.ts'
+import { findAccounts, type Account } from '../accounts/accounts-repository.ts'
 import type { Clock } from '../clock.ts'
+import { togetherInTick } from '../same-tick.ts'
 
 const FRESH_MS = 1000
 const MAX_REMEMBERED = 10_000
 
 export class RecentAccounts {
-  readonly #knex: Knex
+  readonly #find: (accountId: string) => Promise<Account | undefined>
   readonly #clock: Clock
   readonly #remembered = new Map<string, { readAtMs: number; account: Promise<Account | undefined> }>()
 
   constructor(knex: Knex, clock: Clock) {
-    this.#knex = knex
+    this.#find = togetherInTick(async (accountIds) => {
+      const found = new Map((await findAccounts(knex, accountIds)).map((account) => [account.id, account]))
+      return accountIds.map((id) => found.get(id))
+    })
     this.#clock = clock
   }
 
@@ -25,7 +29,7 @@ export class RecentAccounts {
     const known = this.#remembered.get(accountId)
     // A clock that was set back makes what we know look as if it came from the future: then it is read again.
     if (known && nowMs - known.readAtMs < FRESH_MS && nowMs >= known.readAtMs) return known.account
-    const account = findAccount(this.#knex, accountId)
+    const account = this.#find(accountId)
     this.#remembered.delete(accountId)
     if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.delete(this.#remembered.keys().next().value!)
     this.#remembered.set(accountId, { readAtMs: nowMs, account })

@@ -2,8 +2,9 @@ import type { BatchPool } from '../../db/batch.ts'
 import type { Account } from '../accounts/accounts-repository.ts'
 import type { Admission } from '../api.ts'
 import { monotonicMs } from '../clock.ts'
+import { togetherInTick } from '../same-tick.ts'
 import { budgetHeaders, isCrmOperation, overBudget, type CrmBudget } from './crm-budget-rules.ts'
-import { claimCrmCall } from './crm-budgets-repository.ts'
+import { claimCrmCalls } from './crm-budgets-repository.ts'
 
 /**
  * Holds every account to its budget of CRM calls. A call counts once its caller is known, whatever its answer; one that is
@@ -12,11 +13,12 @@ import { claimCrmCall } from './crm-budgets-repository.ts'
  */
 export function createCrmAdmission(batch: BatchPool, limit: number): Admission {
   const refused = new RefusedAccounts()
+  const claim = togetherInTick((accountIds: string[]) => claimCrmCalls(batch, accountIds, limit))
   return async (operationId, security, res) => {
     if (!isCrmOperation(operationId)) return
     const { id } = security.integrator as Account
     const askedAtMs = monotonicMs()
-    const budget = refused.find(id, askedAtMs) ?? (await claimCrmCall(batch, id, limit))
+    const budget = refused.find(id, askedAtMs) ?? (await claim(id))
     if (!budget.isAccepted) refused.remember(id, budget, askedAtMs, monotonicMs())
     for (const [name, value] of Object.entries(budgetHeaders(budget))) res.setHeader(name, value)
     if (!budget.isAccepted) throw overBudget(budget)

@@ -36,11 +36,16 @@ export async function findEntryReferences(send: Send, accountId: string, body: E
     )
   const isAutomatic = isAssignedAutomatically(body)
   const found = await sendThose(send, {
-    lab: lookUp('SELECT active FROM labs WHERE account_id = ? AND id IN (?)', [accountId], [labId]),
+    // With the account's settings: without the lab nobody asks for them.
+    lab: lookUp(
+      `SELECT l.active, s.* FROM labs l LEFT JOIN crm_settings s ON s.account_id = l.account_id
+       WHERE l.account_id = ? AND l.id IN (?)`,
+      [accountId],
+      [labId],
+    ),
     parties: lookUp('SELECT id, kind FROM parties WHERE account_id = ? AND id IN (?)', [accountId], partyIds),
     tests: ofLab('tests', testIds),
     packages: ofLab('packages', packageIds),
-    settings: { sql: 'SELECT * FROM crm_settings WHERE account_id = ?', values: [accountId] },
     assignee: lookUp(
       'SELECT id FROM telecallers WHERE account_id = ? AND active AND id IN (?)',
       [accountId],
@@ -54,7 +59,7 @@ export async function findEntryReferences(send: Send, accountId: string, body: E
     partyKinds: new Map(found.parties.map((row) => [row.id, row.kind])),
     testNames: new Map(found.tests.map((row) => [row.id, row.name])),
     packageNames: new Map(found.packages.map((row) => [row.id, row.name])),
-    settings: toCrmSettings(found.settings[0]),
+    settings: toCrmSettings(found.lab[0]?.account_id ? found.lab[0] : undefined),
     assigneeIsActive: found.assignee.length > 0,
     lastTelecallerId: found.turns[0]?.last_telecaller_id ?? null,
     candidates: found.candidates.map((row) => ({ id: row.id, openLeads: Number(row.open_leads) })),
@@ -64,7 +69,7 @@ export async function findEntryReferences(send: Send, accountId: string, body: E
 /** Only what can be an id reaches the server; nothing to ask is not asked. */
 function lookUp(sql: string, scope: string[], ids: (string | undefined)[]): Statement | undefined {
   const known = [...new Set(ids.filter((id) => id !== undefined && isIdShaped(id)))]
-  return known.length === 0 ? undefined : { sql, values: [...scope, known] }
+  return known.length === 0 || !scope.every(isIdShaped) ? undefined : { sql, values: [...scope, known] }
 }
 
 async function sendThose<Name extends string>(

@@ -1,0 +1,101 @@
+/**
+ * CRM calls of many accounts that are counted in one transaction: each account is judged by itself, and is kept waiting by nobody
+ * for long.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { connectDatabase, type Database } from '../../db/connection.ts'
+import { runBefore } from '../../db/deadline.ts'
+import { monotonicMs } from '../../src/clock.ts'
+import { unpackCalls } from '../../src/crm/crm-budget-rules.ts'
+import { claimCrmCalls } from '../../src/crm/crm-budgets-repository.ts'
+import { newId } from '../../src/ids.ts'
+import { togetherInTick } from '../../src/same-tick.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+
+const LIMIT = 5
+
+let db: TestDatabase
+/** Another process. */
+let other: Database
+
+beforeAll(async () => {
+  db = await openTestDatabase()
+  other = connectDatabase(db.mysqlUrl)
+})
+afterAll(async () => {
+  await other.close()
+  await db.close()
+})
+
+async function counted(accountId: string): Promise<number> {
+  const { calls } = await db.database.knex('crm_budgets').where({ account_id: accountId }).first('calls')
+  return unpackCalls(calls).filter((at) => at > 0).length
+}
+
+test('each call of a group is judged by the budget of its own account, the same account several times, too', async () => {
+  const [full, half, fresh] = [newId(0), newId(0), newId(0)]
+  await claimCrmCalls(db.database.batch, Array(LIMIT).fill(full), LIMIT)
+  await claimCrmCalls(db.database.batch, [half, half, half], LIMIT)
+  const budgets = await claimCrmCalls(db.database.batch, [half, full, fresh, half, half, fresh], LIMIT)
+  expect(budgets.map(({ isAccepted }) => isAccepted)).toEqual([true, false, true, true, false, true])
+  expect(budgets.map(({ remaining }) => remaining)).toEqual([0, 0, 3, 0, 0, 3])
+  expect([await counted(full), await counted(half), await counted(fresh)]).toEqual([5, 5, 2])
+})
+
+test('groups with the same accounts in any order, through two processes, count every call once', async () => {
+  const accounts = Array.from({ length: 12 }, () => newId(0))
+  const rounds = 30
+  const groups = Array.from({ length: rounds }, (_, n) => {
+    const { batch } = n % 2 === 0 ? db.database : other
+    return claimCrmCalls(batch, n % 3 === 0 ? accounts.toReversed() : accounts, rounds)
+  })
+  const budgets = (await Promise.all(groups)).flat()
+  expect(budgets.filter(({ isAccepted }) => !isAccepted)).toEqual([])
+  for (const account of accounts) expect(await counted(account)).toBe(rounds)
+})
+
+test('an account whose row somebody holds keeps the others of its group waiting for one lock at most', async () => {
+  const [held, free] = [newId(0), newId(0)]
+  await claimCrmCalls(db.database.batch, [held], LIMIT)
+  const trx = await db.database.knex.transaction()
+  await trx('crm_budgets').where({ account_id: held }).forUpdate().first()
+  let isReleased = false
+  const group = claimCrmCalls(other.batch, [held, free], LIMIT)
+  // `free` counts while the other one still waits.
+  await expect.poll(async () => Boolean(await db.database.knex('crm_budgets').where({ account_id: free }).first()), { timeout: 8000 }).toBe(true) // prettier-ignore
+  expect(isReleased).toBe(false)
+  isReleased = true
+  await trx.commit()
+  expect((await group).map(({ isAccepted }) => isAccepted)).toEqual([true, true])
+  expect([await counted(held), await counted(free)]).toEqual([2, 1])
+})
+
+test('calls of one turn of the event loop are one, each gets its own answer, and a deadline of one is not that of all', async () => {
+  const asked: number[][] = []
+  const double = togetherInTick(async (keys: number[]) => {
+    asked.push(keys)
+    // Would be rejected at once under the deadline of the first.
+    return runBefore(monotonicMs() + 1000, (deadlineMs) =>
+      keys.map((key) => (deadlineMs > monotonicMs() ? 2 * key : NaN)),
+    )
+  })
+  const first = runBefore(monotonicMs() - 1, () => double(1))
+  expect(await Promise.all([first, double(2), double(3)])).toEqual([2, 4, 6])
+  expect(asked).toEqual([[1, 2, 3]])
+  expect(await Promise.all(Array.from({ length: 70 }, (_, n) => double(n)))).toEqual(
+    Array.from({ length: 70 }, (_, n) => 2 * n),
+  )
+  expect(asked.slice(1).map(({ length }) => length)).toEqual([64, 6])
+})
+
+test('what fails for a group fails for each of its calls, and for no later one', async () => {
+  let isDown = true
+  const ask = togetherInTick(async (keys: number[]) => {
+    if (isDown) throw new Error('down')
+    return keys
+  })
+  const failed = await Promise.allSettled([ask(1), ask(2)])
+  expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+  isDown = false
+  expect(await ask(3)).toBe(3)
+})
