@@ -1,0 +1,112 @@
+/**
+ * Every statement that the service sends is explained by the server, over tables with thousands of rows each: none may read one
+ * from end to end. The statements are those that really go over the connections while every operation of both contracts is called,
+ * while a daemon routes, delivers, retries, warns and deletes, and while what has expired is removed.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { checkWebhookHealth } from '../../daemon/jobs/check-webhook-health.ts'
+import { purgeExpired } from '../../daemon/jobs/purge-expired.ts'
+import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { createLogger } from '../../src/logger.ts'
+import { FuzzWorld } from '../fuzz/fuzz-world.ts'
+import { OperationRunner } from '../fuzz/operation-runs.ts'
+import { client, operator, startTestApp, type TestApp } from '../support/app.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+import { enlargeTables } from '../support/large-tables.ts'
+import { StatementRecorder } from '../support/statement-recorder.ts'
+import { createTestTls } from '../support/tls.ts'
+
+/** Fewer are nothing to read. */
+const LARGE = 1000
+const RUNS = 2
+const SEED = 7
+
+/** A row each for a process, an operator's system, the purge, the schema, or a rare thing: they never grow large. */
+const SMALL_TABLES = new Set([
+  'daemons',
+  'purge_runs',
+  'webhook_inactivity',
+  'migration_guard',
+  'schema_migrations',
+  'schema_migrations_lock',
+  'operator_keys',
+])
+
+/** Any row or none, in whatever order: the server stops at the first, but estimates as if it did not. */
+const ANY_ROW = /^\(?SELECT [^()]* FROM `?\w+`? LIMIT 1\b/i
+
+let app: TestApp
+let world: DeliveryWorld
+let receiver: HttpsReceiver
+let tls: Awaited<ReturnType<typeof createTestTls>>
+const recorder = new StatementRecorder()
+
+beforeAll(async () => {
+  tls = await createTestTls()
+  receiver = await startHttpsReceiver(tls, ({ path }) => ({ status: path === '/broken' ? 500 : 204 }))
+  app = await startTestApp()
+  world = await new DeliveryWorld(app.database).open()
+})
+afterAll(async () => {
+  recorder.stop()
+  await world.close()
+  await app.close()
+  await receiver.close()
+  tls.remove()
+})
+
+async function callEverything(): Promise<void> {
+  const fuzzWorld = await FuzzWorld.create(app)
+  for (const contract of [client, operator]) {
+    const runner = new OperationRunner(fuzzWorld, contract)
+    for (const operation of contract.operations) await runner.runValid(operation, RUNS, SEED)
+  }
+}
+
+async function deliverEverything(): Promise<void> {
+  const { clock } = world
+  const { knex } = app.database
+  for (const path of ['/ok', '/broken', '/broken/for-a-day']) {
+    const { id } = await world.webhook({ endpoint: `${receiver.url}${path}` })
+    if (path.endsWith('day')) await knex('webhooks').where({ id }).update({ first_failure_at: new Date(clock.nowMs() - 25 * 3_600_000) }) // prettier-ignore
+  }
+  const daemon = await world.daemon(tls.caFile, { RETRY_SCHEDULE: '1' })
+  for (let n = 0; n < 3; n++) await world.event()
+  await world.message()
+  const waiting = async () => Boolean((await knex('unrouted_events').first()) ?? (await knex('delivery_queue').first()))
+  await expect.poll(waiting, { timeout: 20_000 }).toBe(false)
+  await daemon.stop()
+  const log = createLogger('daemon', 'silent')
+  const limits = { warnAfterSeconds: 0, warnByClockSeconds: 0, deleteAfterSeconds: 0, minWarningLeadSeconds: 0 }
+  await checkWebhookHealth({ database: app.database, clock, log, limits })()
+  const settings = { payloadRetentionDays: -1, logRetentionDays: -1 }
+  await purgeExpired({ database: app.database, clock, log, settings, stopping: () => false })()
+}
+
+test('no statement reads a large table from end to end', async () => {
+  // In this order: what the purge removes is of deliveries alone, and the other statements find their rows.
+  await deliverEverything()
+  await callEverything()
+  recorder.stop()
+  const { knex } = app.database
+  const tables = await enlargeTables(knex, SMALL_TABLES)
+  const short: string[] = []
+  for (const table of tables) {
+    const [{ n }] = (await knex(table).count({ n: '*' })) as [{ n: number }]
+    if (Number(n) < 3 * LARGE) short.push(`${table}: ${n} rows`)
+  }
+  expect(short).toEqual([])
+  expect(recorder.statements.length).toBeGreaterThan(150)
+  const scans: string[] = []
+  for (const sql of recorder.statements) {
+    if (ANY_ROW.test(sql) && !/ UNION /i.test(sql)) continue
+    const [plan] = await knex.raw(`EXPLAIN ${sql.replaceAll('?', '\\?')}`)
+    for (const { table, type, rows } of plan) {
+      if (table && sql.includes(`FROM ${table} LIMIT 1)`)) continue
+      if ((type === 'ALL' || type === 'index') && Number(rows) > LARGE && !table?.startsWith('<')) {
+        scans.push(`${table}: ${type} of ${rows} rows: ${sql.replace(/\s+/g, ' ').slice(0, 600)}`)
+      }
+    }
+  }
+  expect(scans).toEqual([])
+}, 120_000)
