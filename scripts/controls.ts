@@ -1,12 +1,18 @@
 /**
- * `make controls`: switches each of the seven guards off in a copy of the code and expects the test that it is shown by to
- * turn red.
+ * `make controls`: switches each of the eight guards off in a copy of the code, one of them for two tests, and expects the test
+ * that it is shown by to turn red.
  *
  * CONTROLS=3,7 tries only these.
  */
 import { runBreakages, type Breakage } from './broken-copies.ts'
 
 const GUARDS_TEST = 'test/guards.test.ts'
+
+const WITHOUT_ADDRESS_FILTER: Breakage['edits'] = [
+  ['if (literal && !options.policy.allows(host)) throw', 'if (host === null) throw'],
+  ['addresses.length === 0 || !addresses.every(policy.allows)', 'addresses.length < 0'],
+  ['LOOPBACK.filter(policy.allows)', 'LOOPBACK'],
+] // prettier-ignore
 
 const CONTROLS: Breakage[] = [
   {
@@ -45,18 +51,20 @@ const CONTROLS: Breakage[] = [
   {
     name: 'address filter: every address may be called',
     file: 'daemon/endpoint-connector.ts',
-    edits: [
-      ['if (isIP(target.hostname) && !options.policy.allows(target.hostname)) callback', 'if (target.hostname === null) callback'],
-      ['addresses.length === 0 || !addresses.every(policy.allows)', 'addresses.length < 0'],
-      ['LOOPBACK.filter(policy.allows)', 'LOOPBACK'],
-    ],
+    edits: WITHOUT_ADDRESS_FILTER,
     tests: ['test/daemon/webhook-client.test.ts'],
     only: 'literal address that is not opened',
   },
   {
+    name: 'address filter, in a network where every refused address listens',
+    file: 'daemon/endpoint-connector.ts',
+    edits: WITHOUT_ADDRESS_FILTER,
+    tests: ['test/scripts/ssrf.test.ts'],
+  },
+  {
     name: 'byte cap: an answer is read for as long as it comes',
-    file: 'daemon/webhook-client.ts',
-    edits: [['if (this.#bodyBytes > BODY_READ_BYTES) this.#settle()', 'if (this.#bodyBytes < 0) this.#settle()']],
+    file: 'daemon/http-answer.ts',
+    edits: [['if (this.#bodyBytes > BODY_READ_BYTES)', 'if (this.#bodyBytes < 0)']],
     tests: [GUARDS_TEST],
     only: 'answer without an end',
   },
@@ -66,6 +74,13 @@ const CONTROLS: Breakage[] = [
     edits: [['WHERE id IN (?) ORDER BY id FOR UPDATE`', 'WHERE id IN (?) ORDER BY id`']],
     tests: [GUARDS_TEST],
     only: 'while its webhook is deleted',
+  },
+  {
+    name: 'allow list of the log: the line of a request says where it went, with its query',
+    file: 'src/app.ts',
+    edits: [['        route: trace.route,', '        route: req.originalUrl,']],
+    tests: ['test/secrecy/secrecy.test.ts'],
+    only: 'a line that a process has logged',
   },
 ] // prettier-ignore
 

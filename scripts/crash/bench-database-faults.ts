@@ -4,7 +4,8 @@
  *     node scripts/crash/bench-database-faults.ts [--seconds 6] [--rounds 1] [--cuts 40] [--only disk|faults]
  *
  * Every call is answered in under 5 s, 503 at the worst; nothing that was acknowledged is lost; within 10 s of the fault's
- * end a new lead is taken and delivered, without a restart. Exit 1 when that is not so.
+ * end a new lead is taken and delivered, without a restart. A round takes four times --seconds and half a minute, a cut half a
+ * second, the full disk a minute. Exit 1 when that is not so.
  */
 import { cpSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

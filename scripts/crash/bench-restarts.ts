@@ -1,10 +1,11 @@
 /**
  * `make bench-restarts`: rolling restarts under load. Two APIs share one port and are replaced one after the other, then the
- * daemon; each is told to stop, nobody is killed.
+ * daemon; each is told to stop, nobody is killed. At last a daemon all of whose endpoints hang.
  *
  *     node scripts/crash/bench-restarts.ts [--rolls 10] [--rate 60]
  *
- * Every call must succeed, every event arrive exactly once, and every process end with 0 within 15 s. Exit 1 otherwise.
+ * Every call must succeed, every event arrive exactly once, and every process end with 0 within 15 s. About six seconds a roll,
+ * more on a busy machine, and at most a minute and a half each. Exit 1 otherwise.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
@@ -12,14 +13,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { monotonicMs } from '../../src/clock.ts'
-import { CrashArena, isDry, until, type CrashProcess } from './crash-arena.ts'
+import { CrashArena, isDry, until, type CrashProcess, type Tenant } from './crash-arena.ts'
 import { CrashLoad, writeEvents } from './crash-load.ts'
 import { CrashServer } from './crash-server.ts'
-import { startHookedReceiver } from './hooked-receiver.ts'
+import { startHookedReceiver, type HookedReceiver } from './hooked-receiver.ts'
 import { complaints, isSound, judge, readEvidence, summary } from './ledger-check.ts'
 import { Ledger } from './ledger.ts'
 
 const ENDS_WITHIN_MS = 15_000
+/** From an event to its receipt by the next daemon. */
+const NEXT_ATTEMPT_WITHIN_MS = 2000
+const HANGING = 20
+/** A roll that takes longer is stuck. */
+const ROLL_WITHIN_MS = 90_000
 /** Between two restarts, so that each meets a service at work. */
 const BREATH_MS = 300
 
@@ -55,17 +61,19 @@ async function freePort(): Promise<number> {
   })
 }
 
+/** @returns the daemon that runs at the end */
 async function roll(
   arena: CrashArena,
   load: CrashLoad,
   port: number,
   stops: { api: Stops; daemon: Stops },
-): Promise<void> {
+): Promise<CrashProcess> {
   const env = { PORT: String(port), REUSE_PORT: 'true' }
   const apis = [await arena.startApi(env), await arena.startApi(env)]
   let daemon = await arena.startDaemon()
   load.start()
   for (let n = 1; n <= rolls; n++) {
+    const startedAtMs = monotonicMs()
     for (const [place, api] of apis.entries()) {
       await stopOne(api, stops.api)
       apis[place] = await arena.startApi(env)
@@ -74,9 +82,43 @@ async function roll(
     await stopOne(daemon, stops.daemon)
     daemon = await arena.startDaemon()
     await new Promise((resolve) => setTimeout(resolve, BREATH_MS))
-    if (n % 10 === 0) say(`${n} of ${rolls} rolls`)
+    if (n % 5 === 0) say(`${n} of ${rolls} rolls`)
+    if (monotonicMs() - startedAtMs > ROLL_WITHIN_MS) throw new Error(`roll ${n} took more than ${ROLL_WITHIN_MS} ms`)
   }
   await load.stop()
+  return daemon
+}
+
+/** A daemon is told to stop while every endpoint hangs; its lanes are the next one's at once. @returns whether it went well */
+async function stopWhileHanging(arena: CrashArena, receiver: HookedReceiver, daemon: CrashProcess): Promise<boolean> {
+  say(`a stop while ${HANGING} endpoints hang …`)
+  const webhooks: string[] = []
+  const tenants: Tenant[] = []
+  for (let n = 0; n < HANGING; n++) {
+    const tenant = await arena.addTenant()
+    const webhook = await arena.addWebhook(tenant, receiver.urlOf)
+    receiver.behaviours.set(webhook, () => 'never')
+    await arena.addEvent(tenant)
+    webhooks.push(webhook)
+    tenants.push(tenant)
+  }
+  const seen = () => new Set(receiver.receipts.map(({ webhook }) => webhook))
+  await until('each has a request under way', () => webhooks.every((webhook) => seen().has(webhook)))
+  const next = await arena.startDaemon()
+  const stops: Stops = { count: 0, slowestMs: 0, faults: [] }
+  await stopOne(daemon, stops)
+  for (const webhook of webhooks) receiver.behaviours.set(webhook, () => 204)
+  const addedAtMs = new Map<string, number>()
+  for (const tenant of tenants) addedAtMs.set(await arena.addEvent(tenant), monotonicMs())
+  const arrived = () => receiver.receipts.filter(({ event }) => addedAtMs.has(event))
+  await until('the next daemon has every lane', () => arrived().length >= HANGING)
+  const slowestMs = Math.max(...arrived().map(({ event, atMs }) => atMs - addedAtMs.get(event)!))
+  await next.stop()
+  console.log(
+    `stop while all hang: ended with 0=${stops.faults.length === 0} after ${Math.round(stops.slowestMs)} ms, ` +
+      `the next daemon sends after ${Math.round(slowestMs)} ms at most`,
+  )
+  return stops.faults.length === 0 && stops.slowestMs < ENDS_WITHIN_MS && slowestMs <= NEXT_ATTEMPT_WITHIN_MS
 }
 
 /** @returns whether all is as it must be */
@@ -93,7 +135,7 @@ async function main(): Promise<boolean> {
     const load = await CrashLoad.prepare({ arena, receiver, ledger, rate: Number(values.rate), target })
     const newStops = (): Stops => ({ count: 0, slowestMs: 0, faults: [] })
     const stops = { api: newStops(), daemon: newStops() }
-    await roll(arena, load, port, stops)
+    const daemon = await roll(arena, load, port, stops)
     await until('everything is delivered', () => isDry(arena.database), 60_000)
     await writeEvents(arena, ledger)
     const evidence = readEvidence(scratch)
@@ -108,7 +150,9 @@ async function main(): Promise<boolean> {
     for (const line of complaints(verdict)) console.log(line)
     for (const one of failed.slice(0, 5))
       console.log(`failed: ${one.status ?? 'broken'} after ${Math.round(one.endedAtMs - one.sentAtMs)} ms`)
+    const isFreed = await stopWhileHanging(arena, receiver, daemon)
     const isRight =
+      isFreed &&
       failed.length === 0 &&
       isSound(verdict) &&
       verdict.explained === 0 &&

@@ -223,12 +223,12 @@ const draining: DeliveryPoint['kill'] = async (_stage, daemon, _webhook, cause) 
 
 const READ = (webhook: string) => new RegExp(`FROM delivery_queue q JOIN event_bodies[^]*'${webhook}'`)
 const JUDGE = (webhook: string) => new RegExp(`FROM webhooks\\s+WHERE id IN[^]*'${webhook}'[^]*FOR UPDATE`)
-const RECORD = (webhook: string) => new RegExp(`INSERT INTO attempts[^]*'${webhook}'`)
+const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*'${webhook}'`)
 
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
   { name: 'daemon.routed', received: [1], kill: atQuery(() => /UPDATE lanes SET due_at = LEAST/, 'after') },
-  { name: 'daemon.claimed', received: [1], kill: atQuery((webhook) => new RegExp(`^update .lanes. set .owner.[^]*'${webhook}'`), 'after') },
+  { name: 'daemon.claimed', received: [1], kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },
   { name: 'daemon.sent', received: [1, 2], kill: sent },
@@ -284,7 +284,7 @@ function mailPoint(name: string, point: QueryPoint, deleteAfterSeconds: number, 
 const DAY = 86_400
 
 export const CRASH_POINTS: CrashPoint[] = [
-  leadPoint('api.before_begin', /FROM labs WHERE account_id/, 'before', false),
+  leadPoint('api.before_begin', /FROM labs l LEFT JOIN crm_settings/, 'before', false),
   leadPoint('api.after_lead', /INSERT INTO entries /, 'within', false),
   leadPoint('api.after_event', /INSERT INTO unrouted_events/, 'within', false),
   leadPoint('api.after_commit', /INSERT INTO entries /, 'after', true),

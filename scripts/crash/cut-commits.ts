@@ -60,10 +60,13 @@ async function cutRecord({ arena, receiver, daemon }: CutStage, result: CutResul
   const tenant = await arena.addTenant()
   const webhook = await arena.addWebhook(tenant, receiver.urlOf)
   let reached = false
-  daemon.proxy.arm({ statement: new RegExp(`INSERT INTO attempts[^]*'${webhook}'`), when: 'after' }, (cut) => {
-    reached = true
-    cut()
-  })
+  daemon.proxy.arm(
+    { statement: new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*'${webhook}'`), when: 'after' },
+    (cut) => {
+      reached = true
+      cut()
+    },
+  )
   await arena.addEvent(tenant)
   await until('the record', () => reached)
   await until('the end of the delivery', () => isWebhookDry(arena.database, webhook))

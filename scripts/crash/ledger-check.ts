@@ -8,6 +8,8 @@ import { readLedger, type ClientLine, type EventLine, type KillerLine, type Webh
 const EXPLAINED_WITHIN_MS = 11_000
 /** An answer is on disk long before this, also on a machine that has much else to do. */
 const RECORDED_WITHIN_MS = 1000
+/** A kill is written down a moment before the receiver has read all that was sent until then. */
+const READ_WITHIN_MS = 500
 /** An answer that came later than this counts as a failure, and is rightly followed by another attempt. */
 const ANSWER_LIMIT_MS = 10_000
 
@@ -109,7 +111,9 @@ function copiesOf(receipts: Receipt[]): Map<string, Receipt[]> {
 const isSuccess = ({ answered }: Receipt) => answered !== undefined && answered.status >= 200 && answered.status <= 299
 
 function isInFlight({ atMs, answered }: Receipt, killedAtMs: number): boolean {
-  return atMs <= killedAtMs && (answered === undefined || answered.atMs + RECORDED_WITHIN_MS >= killedAtMs)
+  return (
+    atMs <= killedAtMs + READ_WITHIN_MS && (answered === undefined || answered.atMs + RECORDED_WITHIN_MS >= killedAtMs)
+  )
 }
 
 interface Repeat {
@@ -128,7 +132,7 @@ function repeats(receipts: Receipt[], faults: KillerLine[]): Repeat[] {
     const isLate = answeredAtMs - before.atMs > ANSWER_LIMIT_MS
     const fault = faults.find(
       ({ atMs, untilMs }) =>
-        untilMs >= before.atMs && atMs <= answeredAtMs + EXPLAINED_WITHIN_MS && atMs <= receipt.atMs,
+        untilMs + READ_WITHIN_MS >= before.atMs && atMs <= answeredAtMs + EXPLAINED_WITHIN_MS && atMs <= receipt.atMs,
     )
     const unrecordedMs = fault ? fault.atMs - answeredAtMs : 0
     return [

@@ -8,6 +8,7 @@ import { monotonicMs } from '../../src/clock.ts'
 import { CrashArena, isDry, until, type CrashProcess } from './crash-arena.ts'
 import { CrashLoad, writeEvents } from './crash-load.ts'
 import type { CrashServer } from './crash-server.ts'
+import { pause } from './crash-stage.ts'
 import { startHookedReceiver } from './hooked-receiver.ts'
 import { judge, readEvidence, type Verdict } from './ledger-check.ts'
 import { Ledger, type KillerLine } from './ledger.ts'
@@ -15,7 +16,12 @@ import { Ledger, type KillerLine } from './ledger.ts'
 const APIS = 3
 const DAEMONS = 3
 const RATE = 40
-const SETTLE_TIMEOUT_MS = 60_000
+/** What waits at the end may take long on a busy machine, but something of it must move in this time. */
+const STILL_MS = 60_000
+const SETTLE_TIMEOUT_MS = 600_000
+const LOOK_MS = 250
+/** Without a kill for so long nothing comes up any more. */
+const KILL_WITHIN_MS = 120_000
 /** What is killed, in shares. A daemon is killed less often: it takes the others five seconds to miss one. */
 const SHARES = { api: 0.76, daemon: 0.2, database: 0.04 }
 const MIN_GAP_MS = { api: 400, daemon: 3500, database: 25_000 }
@@ -74,6 +80,7 @@ export async function killAtRandom(
     const lastAtMs = { api: 0, daemon: 0, database: monotonicMs() }
     for (let n = 0; n < kills;) {
       await new Promise((resolve) => setTimeout(resolve, 100))
+      if (monotonicMs() - Math.max(...Object.values(lastAtMs)) > KILL_WITHIN_MS) throw new Error('nobody can be killed')
       const what = pick(random())
       if (monotonicMs() - lastAtMs[what] < MIN_GAP_MS[what]) continue
       if (what === 'database') await killDatabase(server, ledger)
@@ -84,7 +91,9 @@ export async function killAtRandom(
     }
     await load.stop()
     await until('a daemon is up', () => slots.daemon.some(({ process }) => process !== undefined))
-    await until('everything is delivered', () => isDry(arena.database), SETTLE_TIMEOUT_MS)
+    const stoppedAtMs = monotonicMs()
+    await untilDry(arena)
+    say(`everything was delivered ${Math.round(monotonicMs() - stoppedAtMs)} ms after the last call`)
     await writeEvents(arena, ledger)
     const evidence = readEvidence(ledger.folder)
     return {
@@ -104,15 +113,36 @@ export async function killAtRandom(
   }
 }
 
-/** For the person who looks for the cause: where the first few of what waits stand. */
+/** Slow is not stuck: as long as something moves it is waited for. */
+async function untilDry(arena: CrashArena): Promise<void> {
+  let [last, movedAtMs] = ['', monotonicMs()]
+  const hasEnded = async () => {
+    if (await isDry(arena.database)) return true
+    await pause(LOOK_MS)
+    const [now] = await whatWaits(arena)
+    if (now !== last) [last, movedAtMs] = [now!, monotonicMs()]
+    if (monotonicMs() - movedAtMs > STILL_MS) throw new Error(`nothing has moved for ${STILL_MS / 1000} s: ${now}`)
+    return false
+  }
+  await until('everything is delivered', hasEnded, SETTLE_TIMEOUT_MS)
+}
+
+/** For the person who looks for the cause: how much waits and for whom, and where the first few stand. */
 async function whatWaits({ database: { knex } }: CrashArena): Promise<string[]> {
   const [events] = await knex('unrouted_events').count({ n: '*' })
+  const [copies] = await knex('delivery_queue').count({ n: '*' }).sum({ attempts: 'attempts' })
+  const lanes = await knex('lanes').whereNotNull('due_at').groupBy('owner').select('owner').count({ n: '*' })
+  const daemons = await knex('daemons').select('token', 'beat')
   const rows = await knex('delivery_queue as q')
     .join('lanes as l', 'l.webhook_id', 'q.webhook_id')
-    .leftJoin('daemons as d', 'd.token', 'l.owner')
     .limit(5)
-    .select('q.webhook_id', 'q.event_id', 'q.due_at', 'q.attempts', 'l.due_at as lane_due_at', 'l.owner', 'd.beat')
-  return [`unrouted events: ${events!.n}`, ...rows.map((row) => JSON.stringify(row))]
+    .select('q.webhook_id', 'q.event_id', 'q.due_at', 'q.attempts', 'l.due_at as lane_due_at', 'l.owner')
+  return [
+    `unrouted events: ${events!.n}, waiting copies: ${copies!.n}, attempts made for them: ${copies!.attempts}`,
+    `lanes that are due, by owner: ${JSON.stringify(lanes)}`,
+    `daemons: ${JSON.stringify(daemons)}`,
+    ...rows.map((row) => JSON.stringify(row)),
+  ]
 }
 
 function pick(value: number): keyof typeof SHARES {

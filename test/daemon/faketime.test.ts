@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { findFakeTime, FakeTime } from '../support/fake-time.ts'
+import { findFakeTime, FakeTime } from '../../scripts/crash/fake-time.ts'
 import { FakeTimeWorld, jumpsOf, PATIENT, type FakedWebhook } from '../support/fake-time-world.ts'
 
 const library = findFakeTime()

@@ -197,7 +197,6 @@ describe.runIf(MONGODB_URL)(`daemons whose jobs are in MongoDB${MONGODB_URL ? ''
 
   /** Events for so long; lanes get dry in between, so that jobs are needed. @returns the slowest way to a receipt, in ms */
   async function deliver(forMs: number): Promise<number> {
-    const before = receiver.requests.length
     const recordedAtMs = new Map<string, number>()
     const untilMs = monotonicMs() + forMs
     while (monotonicMs() < untilMs) {
@@ -205,9 +204,10 @@ describe.runIf(MONGODB_URL)(`daemons whose jobs are in MongoDB${MONGODB_URL ? ''
       recordedAtMs.set(`evt_${event.id}`, monotonicMs())
       await new Promise((resolve) => setTimeout(resolve, 1300))
     }
-    await receiver.arrived(before + recordedAtMs.size * 6, 20_000)
+    const own = () => receiver.requests.filter(({ headers }) => recordedAtMs.has(headers['webhook-id'] as string))
+    await expect.poll(() => own().length, { timeout: 20_000 }).toBeGreaterThanOrEqual(recordedAtMs.size * 6)
     await world.settled()
-    const copies = receiver.requests.slice(before)
+    const copies = own()
     expect(new Set(copies.map(({ path, headers }) => `${path} ${headers['webhook-id']}`)).size).toBe(copies.length)
     expect(copies).toHaveLength(recordedAtMs.size * 6)
     return Math.max(...copies.map(({ headers, atMs }) => atMs - recordedAtMs.get(headers['webhook-id'] as string)!))
@@ -252,6 +252,23 @@ describe.runIf(MONGODB_URL)(`daemons whose jobs are in MongoDB${MONGODB_URL ? ''
     )
     expect(await deliver(5000)).toBeLessThan(5000)
     clearInterval(wiping)
+    await client.close()
+  })
+
+  // What Agenda leaves behind when its process is killed: locked, and due far ahead.
+  test('deliver in time where every lane has a job that somebody who is gone has locked', async () => {
+    const client = await MongoClient.connect(url)
+    const jobs = client.db().collection('agendaJobs')
+    const now = Date.now()
+    const stale = (webhook: string) => ({
+      ...{ name: 'deliver-webhook', type: 'normal', priority: 0, data: { webhook } },
+      ...{ lockedAt: new Date(now), nextRunAt: new Date(now + 600_000), lastModifiedBy: 'a daemon of before' },
+    })
+    const webhooks: string[] = await db.database.knex('webhooks').pluck('id')
+    await jobs.deleteMany({})
+    // One that a daemon has saved meanwhile stays: the key is unique.
+    await jobs.insertMany(webhooks.map(stale), { ordered: false }).catch(() => {})
+    expect(await deliver(3000)).toBeLessThan(5000)
     await client.close()
   })
 })

@@ -71,6 +71,17 @@ test('a second 2xx is explained by a kill of a daemon soon after the first, and 
   expect(Math.round(verdict().slowestRetryMs)).toBe(5990)
 })
 
+test('a kill explains what was sent before it and read a moment after it, and nothing that was read later', () => {
+  for (const lead of ['moment', 'later']) committed(lead)
+  killed('daemon', 10_000)
+  receive('moment', 10_001, { status: 204, atMs: 10_002 })
+  receive('moment', 16_000, { status: 204, atMs: 16_001 })
+  receive('later', 10_600, { status: 204, atMs: 10_601 })
+  receive('later', 16_000, { status: 204, atMs: 16_001 })
+  expect(summary(verdict())).toBe('lost=0 phantom=0 duplicates explained=1 unexplained=1')
+  expect(verdict().inFlight).toBe(1)
+})
+
 test('a 2xx that came after ten seconds counts as a failure, and the next one is no duplicate without a reason', () => {
   committed('one')
   receive('one', 1000, { status: 204, atMs: 11_500 })

@@ -21,7 +21,7 @@ import { DatabaseClock } from '../../src/clock.ts'
 import { deriveKeys } from '../../src/crypto.ts'
 import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
-import { FakeTime } from './fake-time.ts'
+import { FakeTime } from '../../scripts/crash/fake-time.ts'
 import { startSmtpServer, type TestSmtpServer } from './smtp.ts'
 import { createTestTls } from './tls.ts'
 
