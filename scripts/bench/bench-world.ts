@@ -18,10 +18,11 @@ import { createLogger } from '../../src/logger.ts'
 import { claimWebhook, insertWebhook, recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
 import { makeSureOfDevTls, type DevTls } from '../dev-tls.ts'
 import { startLocalDatabase, type LocalDatabase } from '../local-database.ts'
+import { addCopies } from './copies.ts'
 import { BODY_BYTES } from './sizes.ts'
 
 const ROWS_A_STATEMENT = 1000
-const COPIES_A_STATEMENT = 50_000
+export const TOKEN_TTL_SECONDS = 86_400
 
 export interface Counts {
   receipts: number
@@ -39,12 +40,17 @@ export class BenchWorld {
   readonly tls: DevTls
   readonly clock = new DatabaseClock()
   readonly receiverPort: number
-  readonly #folder: string
+  /** A control: the receiver forgets its first receipt, and every row that counts them must fail. */
+  forgets = false
+  /** What a row has made ready for its further runs. */
+  readonly isPrepared = new Set<string>()
+  readonly folder: string
   readonly #server: LocalDatabase
   readonly #receiver: ChildProcess
   readonly #secretsKey = randomBytes(32)
-  readonly #labId = newId(1)
-  readonly #accountId = newId(2)
+  readonly keys = deriveKeys(this.#secretsKey)
+  readonly labId = newId(1)
+  readonly accountId = newId(2)
 
   readonly #profileDir: string | undefined
 
@@ -57,7 +63,7 @@ export class BenchWorld {
     profileDir?: string,
   ) {
     this.#profileDir = profileDir
-    this.#folder = folder
+    this.folder = folder
     this.#server = server
     this.tls = tls
     this.#receiver = receiver
@@ -83,7 +89,7 @@ export class BenchWorld {
     this.#receiver.kill('SIGKILL')
     await this.database.close()
     await this.#server.stop()
-    rmSync(this.#folder, { recursive: true, force: true })
+    rmSync(this.folder, { recursive: true, force: true })
   }
 
   /** @param delays also those, which are many */
@@ -94,8 +100,8 @@ export class BenchWorld {
   }
 
   /** Resolves when it counts from 0. */
-  async resetReceiver(): Promise<void> {
-    this.#receiver.send({ reset: true })
+  async resetReceiver(forget = this.forgets): Promise<void> {
+    this.#receiver.send({ reset: true, forget })
     await this.counts()
   }
 
@@ -107,31 +113,33 @@ export class BenchWorld {
     return this.#server.pid
   }
 
+  get mysqlUrl(): string {
+    return this.#server.mysqlUrl
+  }
+
   url(path: string): string {
     return `https://127.0.0.1:${this.receiverPort}/${path}`
   }
 
   /** Everything of an earlier row goes. */
   async clear(): Promise<void> {
-    for (const table of ['delivery_queue', 'deliveries', 'attempts', 'events', 'event_bodies', 'unrouted_events', 'lanes', 'webhooks', 'webhook_events', 'webhook_secrets', 'daemons']) {
+    for (const table of ['delivery_queue', 'deliveries', 'earlier_attempts', 'events', 'event_bodies', 'unrouted_events', 'lanes', 'webhooks', 'webhook_events', 'webhook_secrets', 'daemons']) {
       await this.database.knex.raw('TRUNCATE TABLE ??', [table])
     } // prettier-ignore
-    await this.resetReceiver()
+    await this.resetReceiver(false)
   }
 
-  /** @param labIds one for each; all of one lab where left out */
-  async addWebhooks(endpoints: string[], labIds?: string[]): Promise<string[]> {
-    const keys = deriveKeys(this.#secretsKey)
+  /** @param labIds one for each, and their accounts; all of one lab where left out */
+  async addWebhooks(endpoints: string[], labIds?: string[], accountIds?: string[]): Promise<string[]> {
     const now = this.clock.now()
-    const ids: string[] = []
+    const ids = endpoints.map(() => newId(now.getTime()))
     await this.database.knex.transaction(async (trx) => {
       for (const [n, endpoint] of endpoints.entries()) {
-        const id = newId(now.getTime())
-        ids.push(id)
+        const id = ids[n]!
         const webhook = {
           id,
-          accountId: this.#accountId,
-          labId: labIds?.[n] ?? this.#labId,
+          accountId: accountIds?.[n] ?? this.accountId,
+          labId: labIds?.[n] ?? this.labId,
           corporateId: null,
           organizationId: null,
           endpoint,
@@ -139,7 +147,7 @@ export class BenchWorld {
           createdAt: now,
           updatedAt: now,
         }
-        await insertWebhook(trx, webhook, seal(keys, randomBytes(32), id))
+        await insertWebhook(trx, webhook, seal(this.keys, randomBytes(32), id))
       }
     })
     return ids
@@ -149,7 +157,7 @@ export class BenchWorld {
    * Events as the API records them; `unrouted`: they wait for their fan-out.
    * @param atMs the time in the body, from which the receiver measures; now where left out
    */
-  async addEvents(count: number, unrouted: boolean, labId = this.#labId, atMs?: number): Promise<string[]> {
+  async addEvents(count: number, unrouted: boolean, labId = this.labId, atMs?: number): Promise<string[]> {
     const ids = Array.from({ length: count }, () => newId(this.clock.nowMs()))
     for (let from = 0; from < count; from += ROWS_A_STATEMENT) {
       const part = ids.slice(from, from + ROWS_A_STATEMENT)
@@ -161,7 +169,7 @@ export class BenchWorld {
         send([
           {
             sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id) VALUES ${part.map(() => "(?, ?, ?, 'lead.created', UTC_TIMESTAMP(6), ?)").join(',')}`,
-            values: part.flatMap((id) => [id, this.#accountId, labId, id]),
+            values: part.flatMap((id) => [id, this.accountId, labId, id]),
           },
           { sql: 'INSERT INTO event_bodies (event_id, body) VALUES ?', values: [part.map((id) => [id, body])] },
           ...(unrouted
@@ -195,30 +203,13 @@ export class BenchWorld {
 
   /** So many due copies of one webhook, written by the server itself; their bodies are as small as can be. */
   async addWaitingCopies(webhookId: string, copies: number): Promise<void> {
-    const { knex } = this.database
-    const dueAt = this.clock.now()
-    for (let from = 0; from < copies; from += COPIES_A_STATEMENT) {
-      const until = Math.min(copies, from + COPIES_A_STATEMENT) - 1
-      const ids = `WITH RECURSIVE n (n) AS (SELECT ${from} UNION ALL SELECT n + 1 FROM n WHERE n < ${until})
-        SELECT CONCAT('0waiting', LPAD(n, 18, '0')) AS id FROM n`
-      // The servers take different words for the depth; both let a session raise it.
-      await knex.transaction(async (trx) => {
-        const [[row]] = await trx.raw('SELECT VERSION() AS version')
-        const depth = /mariadb/i.test(row.version) ? 'max_recursive_iterations' : 'cte_max_recursion_depth'
-        await trx.raw(`SET SESSION ${depth} = ${COPIES_A_STATEMENT}`)
-        await trx.raw(`INSERT INTO event_bodies (event_id, body) SELECT x.id, '{}' FROM (${ids}) x`)
-        await trx.raw(
-          `INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) SELECT ?, ?, x.id, 0, 1 FROM (${ids}) x`,
-          [webhookId, dueAt],
-        )
-      })
-    }
+    await addCopies(this, [webhookId], copies, '{}')
   }
 
   /** In the transaction in which the API does it. */
   async deleteWebhook(webhookId: string): Promise<void> {
     await this.database.transaction(async (trx) => {
-      const claimed = await claimWebhook(trx, this.#accountId, this.#labId, webhookId, 'whole_lab')
+      const claimed = await claimWebhook(trx, this.accountId, this.labId, webhookId, 'whole_lab')
       if (!claimed) throw new Error('no such webhook')
       await recordDeletion(trx, webhookId, this.clock.now())
     })
@@ -229,13 +220,22 @@ export class BenchWorld {
   }
 
   async startDaemon(env: Record<string, string> = {}): Promise<ChildProcess> {
+    return (await this.#start('daemon/main.ts', env)).child
+  }
+
+  /** @returns with its port */
+  async startApi(env: Record<string, string> = {}): Promise<{ child: ChildProcess; port: number }> {
+    return this.#start('src/server.ts', { ACCESS_TOKEN_TTL_SECONDS: String(TOKEN_TTL_SECONDS), ...env })
+  }
+
+  async #start(script: string, env: Record<string, string>): Promise<{ child: ChildProcess; port: number }> {
     const profile = this.#profileDir ? ['--cpu-prof', `--cpu-prof-dir=${this.#profileDir}`] : []
-    const child = spawn(process.execPath, [...profile, 'daemon/main.ts'], {
+    const child = spawn(process.execPath, [...profile, script], {
       env: {
         ...process.env,
         NODE_ENV: 'development',
         MYSQL_URL: this.#server.mysqlUrl,
-        DATA_DIR: this.#folder,
+        DATA_DIR: this.folder,
         SECRETS_KEY: this.#secretsKey.toString('base64'),
         PORT: '0',
         DAEMON_PORT: '0',
@@ -245,15 +245,16 @@ export class BenchWorld {
       },
       stdio: ['ignore', 'pipe', 'inherit'],
     })
-    await new Promise<void>((resolve, reject) => {
-      child.stdout!.once('data', () => resolve())
-      child.once('exit', (code) => reject(new Error(`the daemon ended with ${code}`)))
+    const port = await new Promise<number>((resolve, reject) => {
+      child.stdout!.once('data', (text: Buffer) => resolve(Number(/\d+/.exec(String(text))?.[0])))
+      child.once('exit', (code) => reject(new Error(`${script} ended with ${code}`)))
     })
-    return child
+    return { child, port }
   }
 
+  /** Also of an API. @throws when it ended before */
   async stopDaemon(child: ChildProcess): Promise<void> {
-    if (child.exitCode !== null || child.signalCode !== null) throw new Error('the daemon ended by itself')
+    if (child.exitCode !== null || child.signalCode !== null) throw new Error('a process ended by itself')
     const ended = once(child, 'exit')
     child.kill('SIGTERM')
     await ended

@@ -1,22 +1,25 @@
 /**
  * How fast a backlog is delivered, beside what plain `request` reaches against the same receiver in the same minute.
  */
-import { monotonicMs } from '../../src/clock.ts'
-import { machineMs } from './machine-clock.ts'
+import type { ChildProcess } from 'node:child_process'
+import { DaemonHints } from '../../src/events/daemon-hints.ts'
 import { cpuSeconds, type BenchWorld } from './bench-world.ts'
+import { addCopies } from './copies.ts'
+import { startMeter } from './cost-meter.ts'
+import { machineMs } from './machine-clock.ts'
+import { until, untilRecorded } from './receipts.ts'
+import { BODY_BYTES } from './sizes.ts'
+import { insertRows } from './tenants.ts'
 
 /** Before the clock starts, for both sides: connections are open and the code is compiled. */
 export const WARM_UP_REQUESTS = 10_000
-const DRAIN_TIMEOUT_MS = 180_000
 
 export interface DeliveryRun {
   /** From the first receipt to the last durable record, per second. */
   rate: number
   /** CPU time of each process, in microseconds a delivery. */
-  costUs: Record<Part, number>
+  costUs: Record<string, number>
 }
-
-type Part = 'daemon' | 'database' | 'receiver'
 
 export interface PlainRun {
   /** Per second. */
@@ -36,66 +39,85 @@ export async function sendPlain(world: BenchWorld, requests: number, inFlight: n
 export interface DeliveryShape {
   webhooks: number
   deliveries: number
+  /** In the environment of the daemons; 1 daemon unless said otherwise. */
+  daemons?: number
 }
 
 /** @throws when a receipt is missing or came twice */
-export async function deliverBacklog(world: BenchWorld, { webhooks, deliveries }: DeliveryShape): Promise<DeliveryRun> {
+export async function deliverBacklog(world: BenchWorld, shape: DeliveryShape): Promise<DeliveryRun> {
+  const { webhooks, deliveries, daemons = 1 } = shape
   await world.clear()
   const ids = await world.addWebhooks(Array.from({ length: webhooks }, (_, n) => world.url(`ok/${n}`)))
-  const daemon = await world.startDaemon()
-  try {
-    await world.addBacklog(ids, await world.addEvents(WARM_UP_REQUESTS, false))
+  return withDaemons(world, daemons, async (started) => {
+    await warmUp(world, ids)
+    await addCopies(world, ids, deliveries, bodyOf(BODY_BYTES))
+    const costs = await startMeter(await pidsOf(world, started))
     await world.makeDue(ids)
-    await drained(world, WARM_UP_REQUESTS)
-    // A lane that listens would begin with the first rows: the whole backlog is to be there when the clock starts.
-    await lanesFree(world)
-    await world.resetReceiver()
-    await world.addBacklog(ids, await world.addEvents(deliveries, false))
-    const before = await cpuOf(world, daemon.pid!)
-    await world.makeDue(ids)
-    const endMs = await drained(world, deliveries)
-    const after = await cpuOf(world, daemon.pid!)
-    const counts = await world.counts()
-    if (counts.receipts !== deliveries || counts.doubled > 0) {
-      throw new Error(`${counts.receipts} receipts of ${deliveries}, ${counts.doubled} twice`)
-    }
-    const cost = (part: Part) => ((after[part] - before[part]) / deliveries) * 1e6
-    return {
-      rate: (deliveries / (endMs - counts.firstAtMs)) * 1000,
-      costUs: { daemon: cost('daemon'), database: cost('database'), receiver: cost('receiver') },
-    }
-  } finally {
-    await world.stopDaemon(daemon)
-  }
-}
-
-async function cpuOf(world: BenchWorld, daemonPid: number): Promise<Record<Part, number>> {
-  return {
-    daemon: await cpuSeconds(daemonPid),
-    database: await cpuSeconds(world.databasePid),
-    receiver: await cpuSeconds(world.receiverPid),
-  }
+    await untilRecorded(world, deliveries)
+    const endMs = machineMs()
+    const costUs = await costs(deliveries)
+    const { firstAtMs } = await world.counts()
+    return { rate: (deliveries / (endMs - firstAtMs)) * 1000, costUs }
+  })
 }
 
 /**
- * Waits until the queue is empty: every receipt is recorded durably. The queue is asked once the receiver has them all: a
- * look at its head walks over what was deleted there, and many of them would be a load of their own.
- * @returns the machine's time of that
+ * Events for a lab with that many webhooks, all recorded at one moment.
+ * @returns receipts, from that moment to the last durable record
  */
-async function drained(world: BenchWorld, deliveries: number): Promise<number> {
-  await until(async () => (await world.counts()).receipts >= deliveries)
-  await until(async () => !(await world.database.knex('delivery_queue').first('event_id')))
-  return machineMs()
+export async function fanOutTo(world: BenchWorld, webhooks: number, events: number): Promise<DeliveryRun> {
+  await world.clear()
+  const ids = await world.addWebhooks(Array.from({ length: webhooks }, (_, n) => world.url(`ok/${n}`)))
+  const receipts = webhooks * events
+  return withDaemons(world, 1, async (started) => {
+    await warmUp(world, ids)
+    const eventIds = await world.addEvents(events, false)
+    const hints = new DaemonHints(world.database.knex)
+    const costs = await startMeter(await pidsOf(world, started))
+    const startedAtMs = machineMs()
+    await insertRows(world.database, 'unrouted_events', ['event_id'], eventIds.map((id) => [id])) // prettier-ignore
+    hints.send()
+    await untilRecorded(world, receipts)
+    const endMs = machineMs()
+    const costUs = await costs(receipts)
+    hints.close()
+    return { rate: (receipts / (endMs - startedAtMs)) * 1000, costUs }
+  })
+}
+
+async function withDaemons<T>(
+  world: BenchWorld,
+  count: number,
+  work: (daemons: ChildProcess[]) => Promise<T>,
+): Promise<T> {
+  const daemons: ChildProcess[] = []
+  try {
+    for (let n = 0; n < count; n++) daemons.push(await world.startDaemon())
+    return await work(daemons)
+  } finally {
+    for (const daemon of daemons) await world.stopDaemon(daemon)
+  }
+}
+
+async function warmUp(world: BenchWorld, webhookIds: string[]): Promise<void> {
+  await world.resetReceiver(false)
+  await world.addBacklog(webhookIds, await world.addEvents(WARM_UP_REQUESTS, false))
+  await world.makeDue(webhookIds)
+  await untilRecorded(world, WARM_UP_REQUESTS)
+  // A lane that listens would begin with the first rows: the whole backlog is to be there when the clock starts.
+  await lanesFree(world)
+  await world.resetReceiver()
+}
+
+function bodyOf(bytes: number): string {
+  return JSON.stringify({ pad: 'x'.repeat(bytes - 10) })
+}
+
+async function pidsOf(world: BenchWorld, daemons: ChildProcess[]): Promise<Record<string, number>> {
+  const own = daemons.map(({ pid }, n) => [n === 0 ? 'daemon' : `daemon${n + 1}`, pid!] as const)
+  return { ...Object.fromEntries(own), database: world.databasePid, receiver: world.receiverPid }
 }
 
 async function lanesFree(world: BenchWorld): Promise<void> {
   await until(async () => !(await world.database.knex('lanes').whereNotNull('owner').first('webhook_id')))
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const untilMs = monotonicMs() + DRAIN_TIMEOUT_MS
-  while (!(await condition())) {
-    if (monotonicMs() > untilMs) throw new Error('the backlog was not delivered in time')
-    await new Promise((resolve) => setTimeout(resolve, 5))
-  }
 }

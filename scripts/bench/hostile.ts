@@ -72,7 +72,7 @@ async function measure(world: BenchWorld, each: number, events: number): Promise
   await world.addBacklog(webhookIds, await world.addEvents(attempts, false))
   await world.makeDue([...healthy, ...webhookIds])
   const before = await untilRecorded(world, daemon.pid!, warmUp + attempts, SLOWEST_MS(events) + 60_000)
-  await world.database.knex('attempts').truncate()
+  for (const table of ['earlier_attempts', 'deliveries']) await world.database.knex(table).truncate()
   await world.addBacklog(webhookIds, await world.addEvents(attempts, false))
   await world.makeDue(webhookIds)
   const most = await untilRecorded(world, daemon.pid!, attempts, SLOWEST_MS(events))

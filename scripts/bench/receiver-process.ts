@@ -3,7 +3,7 @@
  * a path says how it behaves: `/ok/…` answers at once, `/hang/…` never, `/slow/…` after 9 s. `/busy/…` answers at once and is
  * counted apart.
  *
- * Told over IPC: `{reset: true}`, `{count: true}`, with `delays: true` those as well. Tells: `{port}`, and to each
+ * Told over IPC: `{reset: true}` (with `forget: true` it does not count the first receipt), `{count: true}`, with `delays: true` those as well. Tells: `{port}`, and to each
  * `count` its counts since the last reset.
  */
 import { readFileSync } from 'node:fs'
@@ -17,11 +17,13 @@ const [certificateFile, keyFile] = process.argv.slice(2) as [string, string]
 
 let seen = new Set<string>()
 let doubled = 0
+/** A control: the next receipt is not counted. */
+let forgets = false
 let firstAtMs = 0
 let lastAtMs = 0
 let busyReceipts = 0
 let lastBusyAtMs = 0
-/** From the time in the body (`recordedAtMs`) to the request's head, of healthy paths, in milliseconds. */
+/** From the time in the body (`recordedAtMs`, or the load's own `integratorID`) to the request's head, of healthy paths, in milliseconds. */
 let delays: number[] = []
 
 const server = createServer(
@@ -43,10 +45,13 @@ const server = createServer(
         return void response.writeHead(204).end()
       }
       const key = `${path} ${request.headers['webhook-id']}`
+      if (forgets) return void (response.writeHead(204).end(), (forgets = false))
       if (seen.has(key)) doubled += 1
       seen.add(key)
       const recordedAtMs = /"recordedAtMs":([\d.]+)/.exec(chunks[0]?.toString('latin1') ?? '')?.[1]
       if (recordedAtMs) delays.push(wallMs - Number(recordedAtMs))
+      const sentAtMs = /"integratorID":"at-([\d.]+)-/.exec(chunks[0]?.toString('latin1') ?? '')?.[1]
+      if (sentAtMs) delays.push(atMs - Number(sentAtMs))
       response.writeHead(204).end()
     })
   },
@@ -54,9 +59,10 @@ const server = createServer(
 server.keepAliveTimeout = 30_000
 server.listen(0, '127.0.0.1', () => process.send!({ port: (server.address() as AddressInfo).port }))
 
-process.on('message', (message: { reset?: true; count?: true; delays?: true }) => {
+process.on('message', (message: { reset?: true; forget?: boolean; count?: true; delays?: true }) => {
   if (message.reset) {
     seen = new Set()
+    forgets = message.forget ?? false
     delays = []
     doubled = firstAtMs = lastAtMs = busyReceipts = lastBusyAtMs = 0
   }

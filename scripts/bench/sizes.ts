@@ -1,2 +1,14 @@
 /** A body of the size that a booking with a few tests has. */
 export const BODY_BYTES = 1024
+
+/** How much each row does. */
+export interface Sizes {
+  deliveries: number
+  leads: number
+  listCalls: number
+  latencySeconds: number
+}
+
+export const FULL: Sizes = { deliveries: 100_000, leads: 30_000, listCalls: 200, latencySeconds: 20 }
+/** Enough to see a ratio change by a tenth. */
+export const QUICK: Sizes = { deliveries: 20_000, leads: 6000, listCalls: 100, latencySeconds: 3 }
