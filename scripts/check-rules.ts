@@ -11,6 +11,10 @@ const FOLDERS = ['src', 'daemon', 'db', 'scripts', 'test']
 /** Packages that stay behind a file, so that replacing one changes little. */
 const ONLY_IMPORTERS: Record<string, string[]> = {
   'openapi-backend': ['src/api.ts'],
+  'prom-client': ['src/metrics.ts'],
+  '@opentelemetry/sdk-trace': ['src/tracing-sdk.ts'],
+  '@opentelemetry/exporter-trace-otlp-http': ['src/tracing-sdk.ts'],
+  '@opentelemetry/api': ['src/tracing-sdk.ts'],
   agenda: ['daemon/agenda.ts', 'daemon/agenda-memory-store.ts', 'daemon/mongo-job-store.ts'],
 }
 
