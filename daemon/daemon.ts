@@ -2,7 +2,7 @@
  * The daemon put together: everything that `main.ts` starts and stops, with its parts as arguments, so that tests run two
  * of them side by side.
  */
-import { schemaIsCurrent } from '../db/migrate.ts'
+import { networkInterfaces } from 'node:os'
 import type { Database } from '../db/connection.ts'
 import type { Clock } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
@@ -10,13 +10,17 @@ import { deriveKeys } from '../src/crypto.ts'
 import { DaemonHints } from '../src/events/daemon-hints.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { DeliveryCounts } from '../src/metrics-deliveries.ts'
-import { registerBacklog, registerPools } from '../src/metrics-database.ts'
+import { registerBacklog, registerPools, registerReadiness } from '../src/metrics-database.ts'
 import { createMetrics, type Metrics } from '../src/metrics.ts'
 import { createMessageGateway } from '../src/messages/message-gateway.ts'
+import { Readiness } from '../src/readiness.ts'
+import type { Tracing } from '../src/tracing.ts'
 import { createAddressPolicy } from '../src/webhooks/endpoint-address.ts'
 import { createScheduler } from './agenda.ts'
+import { ATTEMPT_CLASSES } from './attempt-faults.ts'
+import { DeliveryTraces } from './delivery-traces.ts'
 import { startHealthServer } from './health-server.ts'
-import { listenForHints } from './hint-listener.ts'
+import { hintHostOf, listenForHints } from './hint-listener.ts'
 import { checkWebhookHealth } from './jobs/check-webhook-health.ts'
 import { deliverWebhook } from './jobs/deliver-webhook.ts'
 import { purgeExpired } from './jobs/purge-expired.ts'
@@ -44,6 +48,8 @@ export interface DaemonOptions {
   random?: () => number
   /** Of the process, to which the daemon's own are added. */
   metrics?: Metrics
+  /** undefined: off. */
+  tracing?: Tracing | undefined
 }
 
 export interface RunningDaemon {
@@ -65,9 +71,11 @@ export async function startDaemon({
   version,
   random = Math.random,
   metrics = createMetrics(false),
+  tracing,
 }: DaemonOptions): Promise<RunningDaemon> {
   let draining = false
-  const counts = new DeliveryCounts()
+  const counts = new DeliveryCounts(ATTEMPT_CLASSES)
+  const traces = tracing ? new DeliveryTraces({ knex: database.knex, tracing, log }) : undefined
   const client = createWebhookClient({
     policy: createAddressPolicy(config.deliveryAllowCidrs),
     caFiles: config.deliveryCaFiles,
@@ -79,6 +87,7 @@ export async function startDaemon({
     clock,
     rules: { ...config, random },
     log,
+    onUnrecordable: (result) => lanes.unrecordable(result),
     onRecorded: (results, recorded) => {
       lanes.recorded(results, recorded)
       counts.recorded(results, recorded, clock.nowMs())
@@ -93,7 +102,10 @@ export async function startDaemon({
     token: () => membership.token,
     userAgent: `LaboratoryIntegrationService/${version}`,
     maxInFlight: config.deliveryMaxInFlight,
-    record: (result) => recorder.push(result),
+    record: (result) => {
+      traces?.attempted(result)
+      recorder.push(result)
+    },
     messagesDue: () => messagesDue(),
   })
   const mailTransport = createMailTransport({
@@ -116,29 +128,29 @@ export async function startDaemon({
     log,
     owns: (webhookId) => lanes.owns(webhookId),
     offer: ({ webhookId, failing }) => scheduler.offer(failing ? 'retry-webhook' : 'deliver-webhook', webhookId),
-    routed: (webhookIds) => {
+    routed: (webhookIds, eventIds, batch) => {
+      traces?.routed(eventIds, batch)
       const all = lanes.nudge(webhookIds)
       if (!all && membership.others.length > 0) hints.send('lanes', membership.token)
     },
     messagesDue,
   })
-  const notReady = async () => {
-    if (draining) return 'draining'
-    if (ticker.ageMs > TICK_MAX_AGE_MS) return 'the database does not answer'
-    return (await schemaIsCurrent(database.knex)) ? undefined : 'the schema is not that of this version'
-  }
-  registerMetrics(metrics, { counts, lanes, ticker, database, clock })
+  const readiness = new Readiness(database.knex)
+  const notReady = () =>
+    readiness.fault ?? (ticker.ageMs > TICK_MAX_AGE_MS ? 'the loop that looks for work stands still' : undefined)
+  registerMetrics(metrics, { counts, lanes, ticker, database, clock, notReady })
   const health = await startHealthServer(config.daemonHost, config.daemonPort, notReady, metrics, log)
   const listener = await listenForHints(config.daemonHost, health.port, (kind) => {
     if (kind === 'settings') return lanes.readSettings()
     if (kind === 'lanes') lanes.nudgeAll()
     ticker.wake()
   })
+  await readiness.start()
   const membership = new Membership({
     database,
     clock,
     log,
-    hintHost: config.daemonHost,
+    hintHost: hintHostOf(config.daemonHost, networkInterfaces()),
     hintPort: listener.port,
     onExpelled: () => lanes.loseAll(),
     onFreed: (deadToken) => {
@@ -169,11 +181,13 @@ export async function startDaemon({
     port: health.port,
     async stop() {
       draining = true
+      readiness.drain()
       listener.close()
       await ticker.stop()
       // Both wait for calls that are in flight. What is handed back meanwhile is left to the next daemon that looks.
       await Promise.all([lanes.stop(), messages.stop()])
       await recorder.drain()
+      await traces?.stop()
       await membership.leave()
       await scheduler.stop()
       hints.close()
@@ -191,9 +205,11 @@ interface Measured {
   ticker: Ticker
   database: Database
   clock: Clock
+  notReady: () => string | undefined
 }
 
-function registerMetrics(metrics: Metrics, { counts, lanes, ticker, database, clock }: Measured): void {
+function registerMetrics(metrics: Metrics, { counts, lanes, ticker, database, clock, notReady }: Measured): void {
+  registerReadiness(metrics, notReady)
   counts.register(metrics)
   registerPools(metrics, database)
   registerBacklog(metrics, database, clock)

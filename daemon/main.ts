@@ -2,11 +2,14 @@
  * The daemon's process: config -> database -> daemon; SIGTERM: stop claiming, drain, exit. No logic.
  */
 import { connectDatabase, isConnectionFault } from '../db/connection.ts'
+import { findDurabilityFaults } from '../db/durability.ts'
 import { schemaIsCurrent } from '../db/migrate.ts'
 import { DatabaseClock } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
+import { endOnCrash } from '../src/crash-line.ts'
 import { createLogger, errorFields } from '../src/logger.ts'
 import { createProcessMetrics, ProcessCounts } from '../src/metrics.ts'
+import { startTracing } from '../src/tracing.ts'
 import { VERSION } from '../src/version.ts'
 import { startDaemon } from './daemon.ts'
 
@@ -22,6 +25,7 @@ async function main(): Promise<void> {
   loadEnvFile()
   const config = readConfig()
   const log = createLogger('daemon', config.logLevel)
+  endOnCrash(log)
   const database = connectDatabase(config.mysqlDaemonUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()
@@ -30,6 +34,12 @@ async function main(): Promise<void> {
     log.warn('clock_jump', { jumpMs, from })
   })
   if (!(await schemaIsCurrent(database.knex))) fail('the schema is not that of this version: run `make migrate`')
+  const faults = await findDurabilityFaults(database.knex)
+  if (faults.length > 0 && config.production) fail(faults.join('; '))
+  for (const reason of faults) log.warn('database.not_durable', { reason })
+  const tracing = await startTracing(config.tracing, { name: 'lis-daemon', version: VERSION }, (error) =>
+    log.warn('traces.not_sent', errorFields(error)),
+  )
   const daemon = await startDaemon({
     config,
     database,
@@ -37,6 +47,7 @@ async function main(): Promise<void> {
     log,
     version: VERSION,
     metrics: createProcessMetrics(counts),
+    tracing,
   })
   process.stdout.write(`listening ${daemon.port}\n`)
 
@@ -51,7 +62,10 @@ async function main(): Promise<void> {
     }, STOP_WITHIN_MS).unref()
     daemon.stop().then(
       // Agenda's timers are never cleared: the process has to be ended.
-      () => database.close().finally(() => process.exit(0)),
+      async () => {
+        await tracing?.stop()
+        await database.close().finally(() => process.exit(0))
+      },
       (error) => {
         log.error('daemon.stop_failed', errorFields(error))
         process.exit(1)

@@ -30,6 +30,7 @@ import { hasBody, readJsonBody, requireMediaType, type JsonObject } from './requ
 /** What a handler answers. */
 export interface Reply {
   status: number
+  /** Sent as JSON; a `Representation` is JSON already. */
   body: unknown
   headers?: Record<string, string>
 }
@@ -54,6 +55,8 @@ export interface Trace {
   route?: string
   operation?: string
   accountId?: string
+  /** Where the request is traced. */
+  traceId?: string | undefined
 }
 
 export type SecurityHandler = (req: ExpressRequest, res: ExpressResponse, trace: Trace) => Promise<unknown>

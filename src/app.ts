@@ -29,7 +29,10 @@ import { authenticatePatient } from './patients/patient-authentication.ts'
 import { createPatientTokens } from './patients/patient-token.ts'
 import { serveReportFiles } from './patients/report-files.ts'
 import { serveReference } from './reference-pages.ts'
+import { spanRequests } from './request-spans.ts'
+import { isKnown, negotiateEncoding, Representation } from './representation.ts'
 import { fileTooLarge } from './reports/report-store.ts'
+import type { Tracing } from './tracing.ts'
 
 const CONTRACTS = join(import.meta.dirname, '..', 'openapi')
 
@@ -44,6 +47,8 @@ export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientToke
   readiness: { fault: string | undefined; isDraining: boolean }
   /** Counts what is answered. */
   requests: RequestCounts
+  /** undefined: off. */
+  tracing?: Tracing | undefined
   /** Where the rendered contracts are. */
   referenceDir: string
   /** Which contracts this listener serves; every path of another one is 404. */
@@ -75,6 +80,7 @@ export async function createApp(deps: AppDeps): Promise<Express> {
   app.use(serveReference(deps))
   if (deps.serves.client) app.use(serveReportFiles({ ...deps, knex: deps.database.knex }))
   if (deps.serves.client) app.use(serveDocuments({ ...deps, knex: deps.database.knex }))
+  if (deps.tracing) app.use(spanRequests(deps.tracing, deps.clock))
   if (deps.serves.client) app.use(dispatch('/client/', await createClientApi(handlerDeps, deps.crmCalls)))
   if (deps.serves.operator) app.use(dispatch('/operator/', await createOperatorApi(handlerDeps, deps.reportMaxBytes)))
   app.use(() => {
@@ -152,6 +158,7 @@ function traceRequest({ clock, logger, readiness, requests }: AppDeps): RequestH
         durationMs: Math.round(durationMs),
         requestId: trace.requestId,
         accountId: trace.accountId,
+        traceId: trace.traceId,
         state: res.writableFinished ? undefined : 'aborted',
         ...failure,
       })
@@ -176,7 +183,9 @@ function probe(check: () => void): RequestHandler {
 function dispatch(prefix: string, contract: ContractApi): RequestHandler {
   return async (req, res, next) => {
     if (!req.path.startsWith(prefix)) return next()
-    reply(res, await contract.answer(req, res, res.locals.trace))
+    const answer = await contract.answer(req, res, res.locals.trace)
+    if (answer.body instanceof Representation) return replyWith(req, res, answer.body)
+    reply(res, answer)
   }
 }
 
@@ -193,7 +202,28 @@ function reply(res: Response, { status, body, headers = {} }: Reply): void {
   res.statusCode = status
   for (const [name, value] of Object.entries(headers)) res.setHeader(name, value)
   res.setHeader('Content-Type', 'application/json; charset=utf-8')
+  endReply(res, JSON.stringify(body))
+}
+
+/** To the client that has it already: 304 and nothing more. */
+async function replyWith(req: Request, res: Response, body: Representation<unknown>): Promise<void> {
+  const encoding = negotiateEncoding(req, body)
+  res.setHeader('ETag', body.etag(encoding))
+  res.setHeader('Vary', 'Authorization, Accept-Encoding')
+  // A client may keep it, and asks each time whether it still holds.
+  res.setHeader('Cache-Control', 'private, no-cache')
+  if (isKnown(req, body.etag(encoding))) {
+    res.statusCode = 304
+    return endReply(res)
+  }
+  const bytes = await body.encoded(encoding)
+  res.setHeader('Content-Type', 'application/json; charset=utf-8')
+  if (encoding !== 'identity') res.setHeader('Content-Encoding', encoding)
+  endReply(res, bytes)
+}
+
+function endReply(res: Response, bytes?: string | Buffer): void {
   // The last answer on this connection: the next request belongs to another process.
   if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
-  res.end(JSON.stringify(body))
+  res.end(bytes)
 }

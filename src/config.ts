@@ -8,6 +8,8 @@ import { join, resolve } from 'node:path'
 import { BlockList, isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
+import { findUnsafeSettings } from './unsafe-settings.ts'
+import { readTracing, type TracingConfig } from './tracing-config.ts'
 
 export interface Config {
   production: boolean
@@ -20,6 +22,7 @@ export interface Config {
   /** Several API processes may listen on the same ports: one is there while another is restarted. */
   reusePort: boolean
   metricsPort: number | undefined
+  metricsHost: string
   mockPort: number
   /** Absolute. */
   dataDir: string
@@ -58,6 +61,8 @@ export interface Config {
   logRetentionDays: number
   payloadRetentionDays: number
   logLevel: LogLevel
+  /** undefined: off. */
+  tracing: TracingConfig | undefined
 }
 
 export class ConfigError extends Error {
@@ -190,8 +195,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     for (const [name, value] of Object.entries(missing)) if (!value) faults.push(`${name} must be set in production`)
   }
 
-  const publicBaseUrl = url('PUBLIC_BASE_URL', ['http:', 'https:'])?.replace(/\/+$/, '')
+  const publicBaseUrl = url('PUBLIC_BASE_URL', ['http:', 'https:'])?.replace(/(?<!\/)\/+$/, '')
   const secretsKey = readSecretsKey(text('SECRETS_KEY'), production, dataDir, faults)
+  if (production) {
+    // One that is missing is said already.
+    const given = text('SECRETS_KEY') === undefined ? Buffer.alloc(0) : secretsKey
+    faults.push(...findUnsafeSettings(env, given, process.execArgv))
+  }
 
   const config: Config = {
     production,
@@ -207,6 +217,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     operatorPort: optionalPort('OPERATOR_PORT'),
     reusePort: flag('REUSE_PORT'),
     metricsPort: optionalPort('METRICS_PORT'),
+    metricsHost: text('METRICS_HOST') ?? '127.0.0.1',
     mockPort: integer('MOCK_PORT', 4010, 0, 65535),
     dataDir,
     publicBaseUrl,
@@ -235,6 +246,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     logRetentionDays: integer('LOG_RETENTION_DAYS', 90, 1, 3650),
     payloadRetentionDays: integer('PAYLOAD_RETENTION_DAYS', 30, 1, 3650),
     logLevel,
+    tracing: readTracing({ text, url, integer, faults }),
   }
   if (faults.length > 0) throw new ConfigError(faults)
   return config

@@ -34,6 +34,8 @@ import { deliveryLogHandlers } from './deliveries/delivery-log-handlers.ts'
 import { deliveryLogOperatorHandlers } from './deliveries/delivery-log-operator-handlers.ts'
 import { recoveryHandlers } from './deliveries/recovery-handlers.ts'
 import { recoveryOperatorHandlers } from './deliveries/recovery-operator-handlers.ts'
+import { erasureHandlers } from './erasure/erasure-handlers.ts'
+import type { RetentionDays } from './erasure/erasure-rules.ts'
 import type { HintKind } from './events/daemon-hints.ts'
 import type { operations as ClientContract } from './generated/client.ts'
 import type { operations as OperatorContract } from './generated/operator.ts'
@@ -48,6 +50,7 @@ import type { PatientTokens } from './patients/patient-token.ts'
 import { reportHandlers } from './patients/report-handlers.ts'
 import type { SmsSender } from './patients/sms-sender.ts'
 import { billReportHandlers } from './reports/bill-report-handlers.ts'
+import type { Representation } from './representation.ts'
 import type { ReportStore, StoredFile } from './reports/report-store.ts'
 import { sandboxHandlers } from './sandbox/sandbox-handlers.ts'
 import type { AddressPolicy } from './webhooks/endpoint-address.ts'
@@ -68,6 +71,8 @@ export interface HandlerDeps {
   /** What integrators call this service by, without a slash at the end; known once it listens. */
   baseUrl: () => string
   reportStore: ReportStore
+  /** How long what an erasure leaves is kept. */
+  retention: RetentionDays
   /** Where deliveries may go. */
   addressPolicy: AddressPolicy
   /** Tells the daemons that an event, or what else is named, was committed. For speed only: nothing depends on it. */
@@ -102,7 +107,8 @@ type ReplyOf<Operation> = Operation extends { responses: infer Responses }
   ? {
       [Status in keyof Responses & (200 | 201)]: {
         status: Status
-        body: JsonOf<Responses[Status]>
+        body:
+          JsonOf<Responses[Status]> | (304 extends keyof Responses ? Representation<JsonOf<Responses[Status]>> : never)
         headers?: Record<string, string>
       }
     }[keyof Responses & (200 | 201)]
@@ -179,6 +185,7 @@ export function operatorOperations(deps: HandlerDeps): Handlers {
     ...partyKeepingHandlers(deps),
     ...auditHandlers(deps),
     ...patientKeepingHandlers(deps),
+    ...erasureHandlers(deps),
     ...webhookKeepingHandlers(deps),
     ...testKeepingHandlers(deps),
     ...packageKeepingHandlers(deps),

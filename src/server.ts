@@ -3,25 +3,29 @@
  */
 import type { Server } from 'node:http'
 import { connectDatabase, type Database } from '../db/connection.ts'
+import { findDurabilityFaults } from '../db/durability.ts'
 import { schemaIsCurrent } from '../db/migrate.ts'
 import { createApp, type AppDeps } from './app.ts'
 import { DatabaseClock } from './clock.ts'
 import { ConfigError, loadEnvFile, readConfig, type Config } from './config.ts'
+import { endOnCrash } from './crash-line.ts'
 import { CRM_CALLS } from './crm/crm-budget-rules.ts'
 import { deriveKeys } from './crypto.ts'
+import { startErasures } from './erasure/erasure-runner.ts'
 import { DaemonHints } from './events/daemon-hints.ts'
 import { createHttpServer, drain, listen, urlOf } from './http-server.ts'
-import { createLogger, type Logger } from './logger.ts'
+import { createLogger, errorFields, type Logger } from './logger.ts'
 import { createSmsGateway } from './patients/sms-gateway.ts'
 import { SmsSender } from './patients/sms-sender.ts'
 import { openReportStore } from './reports/report-store.ts'
 import { startReportSweep } from './reports/report-sweep.ts'
-import { registerPools } from './metrics-database.ts'
+import { registerBacklog, registerPools, registerReadiness } from './metrics-database.ts'
 import { RequestCounts } from './metrics-requests.ts'
 import { createMetricsServer } from './metrics-server.ts'
 import { createProcessMetrics, ProcessCounts } from './metrics.ts'
 import { Readiness } from './readiness.ts'
 import { referenceDirOf } from './reference-pages.ts'
+import { startTracing } from './tracing.ts'
 import { VERSION } from './version.ts'
 import { createAddressPolicy } from './webhooks/endpoint-address.ts'
 
@@ -31,10 +35,11 @@ const DRAIN_LIMIT_MS = 10_000
 async function main(): Promise<void> {
   const config = readSettings()
   const logger = createLogger('api', config.logLevel)
+  endOnCrash(logger)
   const database = connectDatabase(config.mysqlUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()
-  await reachDatabase(database, clock, logger, counts)
+  await reachDatabase(database, clock, logger, counts, config)
 
   const readiness = new Readiness(database.knex)
   await readiness.start()
@@ -44,6 +49,9 @@ async function main(): Promise<void> {
   const smsSender = new SmsSender({ knex: database.knex, clock, keys, logger, gateway })
   smsSender.start()
   const reportStore = openReportStore(config.dataDir, config.reportMaxBytes)
+  const tracing = await startTracing(config.tracing, { name: 'lis-api', version: VERSION }, (error) =>
+    logger.warn('traces.not_sent', errorFields(error)),
+  )
   const deps: Omit<AppDeps, 'serves' | 'baseUrl'> = {
     database,
     clock,
@@ -52,9 +60,11 @@ async function main(): Promise<void> {
     smsSender,
     reportStore,
     reportMaxBytes: config.reportMaxBytes,
+    retention: config,
     readiness,
     referenceDir: referenceDirOf(config.dataDir),
     requests: new RequestCounts(),
+    tracing,
     accessTokenTtlSeconds: config.accessTokenTtlSeconds,
     crmCalls: CRM_CALLS,
     addressPolicy: createAddressPolicy(config.deliveryAllowCidrs),
@@ -62,6 +72,7 @@ async function main(): Promise<void> {
   }
   const stopReportSweep = startReportSweep({ ...deps, knex: database.knex })
   const servers = await startListeners(config, deps, counts)
+  const stopErasures = startErasures(deps)
 
   const stop = async (signal: NodeJS.Signals) => {
     logger.info('api.draining', { signal })
@@ -70,6 +81,8 @@ async function main(): Promise<void> {
     hints.close()
     await smsSender.stop()
     await stopReportSweep()
+    await stopErasures()
+    await tracing?.stop()
     clock.stop()
     await database.close().catch(() => {})
     logger.info('api.stopped', { signal })
@@ -93,6 +106,7 @@ async function reachDatabase(
   clock: DatabaseClock,
   logger: Logger,
   counts: ProcessCounts,
+  { production }: Config,
 ): Promise<void> {
   try {
     await clock.follow(database.readTimeMs, (jumpMs, from) => {
@@ -100,6 +114,9 @@ async function reachDatabase(
       logger.warn('clock_jump', { jumpMs, from })
     })
     if (!(await schemaIsCurrent(database.knex))) fail('the database schema is not current: run make migrate')
+    const faults = await findDurabilityFaults(database.knex)
+    if (faults.length > 0 && production) fail(faults.join('; '))
+    for (const reason of faults) logger.warn('database.not_durable', { reason })
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? (error as Error).name
     fail(`the database can't be reached (${code}): start it, or set MYSQL_URL to the one to use`)
@@ -130,19 +147,22 @@ async function startListeners(
   return servers
 }
 
-/** On loopback alone, whatever HOST is. */
+/** On loopback unless METRICS_HOST says otherwise, whatever HOST is. */
 async function startMetrics(
   config: Config,
   metricsPort: number,
-  { requests, database, logger }: Pick<AppDeps, 'requests' | 'database' | 'logger'>,
+  { requests, database, clock, readiness, logger }: Omit<AppDeps, 'serves'>,
   counts: ProcessCounts,
 ): Promise<Server> {
   const metrics = createProcessMetrics(counts)
   requests.register(metrics)
+  registerReadiness(metrics, () => readiness.fault)
   registerPools(metrics, database)
+  // Also here: where every daemon is gone, what waits is seen by those that are left.
+  registerBacklog(metrics, database, clock)
   const server = createMetricsServer(metrics, logger)
-  const port = await bind(server, { ...config, host: '127.0.0.1' }, metricsPort, 'METRICS_PORT')
-  logger.info('api.metrics_listening', { host: '127.0.0.1', port })
+  const port = await bind(server, { ...config, host: config.metricsHost }, metricsPort, 'METRICS_PORT')
+  logger.info('api.metrics_listening', { host: config.metricsHost, port })
   return server
 }
 

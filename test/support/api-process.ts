@@ -8,6 +8,8 @@ export interface ApiProcess {
   baseUrl: string
   /** As by `kill -9`, at once. Resolves when it is gone. */
   kill(): Promise<void>
+  /** As by an operator. Resolves with the exit code. */
+  stop(): Promise<number | null>
 }
 
 export interface ApiProcessOptions {
@@ -15,10 +17,17 @@ export interface ApiProcessOptions {
   dataDir: string
   /** 32 bytes in base 64; processes that share a database share it. */
   secretsKey: string
+  /** Further settings. */
+  env?: Record<string, string>
 }
 
 /** @throws when it ends before it listens */
-export async function startApiProcess({ mysqlUrl, dataDir, secretsKey }: ApiProcessOptions): Promise<ApiProcess> {
+export async function startApiProcess({
+  mysqlUrl,
+  dataDir,
+  secretsKey,
+  env = {},
+}: ApiProcessOptions): Promise<ApiProcess> {
   const child = spawn(process.execPath, ['src/server.ts'], {
     env: {
       ...process.env,
@@ -28,6 +37,7 @@ export async function startApiProcess({ mysqlUrl, dataDir, secretsKey }: ApiProc
       DATA_DIR: dataDir,
       PORT: '0',
       LOG_LEVEL: 'error',
+      ...env,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -44,6 +54,11 @@ export async function startApiProcess({ mysqlUrl, dataDir, secretsKey }: ApiProc
     kill: async () => {
       child.kill('SIGKILL')
       await ended
+    },
+    stop: async () => {
+      child.kill('SIGTERM')
+      const [code] = await ended
+      return code
     },
   }
 }

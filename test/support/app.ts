@@ -19,6 +19,7 @@ import { RequestCounts } from '../../src/metrics-requests.ts'
 import { referenceDirOf } from '../../src/reference-pages.ts'
 import { openReportStore, type ReportStore } from '../../src/reports/report-store.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
+import { Canaries } from './canaries.ts'
 import { ContractChecker, type Answer } from './contract-checker.ts'
 import { openTestDatabase } from './database.ts'
 import { TestClock } from './test-clock.ts'
@@ -54,6 +55,7 @@ export interface TestApp {
   /** Everything logged so far. */
   logs: () => Record<string, unknown>[]
   call(method: string, path: string, options?: CallOptions): Promise<Answer & { body: any }>
+  /** @throws when something of a patient that a call had, or a secret that an answer had, stands in a log line */
   close(): Promise<void>
 }
 
@@ -110,6 +112,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     referenceDir: referenceDirOf(dataDir),
     requests: new RequestCounts(),
     reportMaxBytes: options.reportMaxBytes ?? 20 * 1024 * 1024,
+    retention: { payloadRetentionDays: 30, logRetentionDays: 90 },
     smsSender,
     baseUrl: () => `http://127.0.0.1:${port}`,
     addressPolicy: createAddressPolicy([]),
@@ -119,6 +122,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
   const server = createHttpServer(app)
   const port = await listen(server, 0, '127.0.0.1')
   const agent = new Agent({ keepAlive: true, maxSockets: 128 })
+  const canaries = new Canaries()
   return {
     port,
     database,
@@ -135,7 +139,9 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     hints: () => hints,
     logs: () => lines.map((line) => JSON.parse(line)),
     call: async (method, path, callOptions = {}) => {
+      for (const sent of [callOptions.body, callOptions.query]) canaries.noteBody(sent)
       const answer = await send(agent, port, method, path, callOptions)
+      canaries.noteAnswer(answer.body)
       if (path.startsWith('/client/') && serves.client) client.check(method, path, answer)
       if (path.startsWith('/operator/') && serves.operator) operator.check(method, path, answer)
       return answer
@@ -145,6 +151,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
       await smsSender.stop()
       rmSync(dataDir, { recursive: true, force: true })
       await closeDatabase()
+      canaries.requireNoneIn(lines)
     },
   }
 }

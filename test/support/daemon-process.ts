@@ -9,7 +9,7 @@ import { SECRETS_KEY } from './delivery-world.ts'
 
 export interface DaemonProcesses {
   /** Resolves when it serves. */
-  start(): Promise<ChildProcess>
+  start(env?: Record<string, string>): Promise<ChildProcess>
   /** Kills all that still run. */
   close(): void
 }
@@ -18,7 +18,7 @@ export function daemonProcesses(mysqlUrl: string, caFile: string): DaemonProcess
   const folder = mkdtempSync(join(tmpdir(), 'lis-daemons-'))
   const children: ChildProcess[] = []
   return {
-    async start() {
+    async start(env = {}) {
       const child = spawn(process.execPath, ['daemon/main.ts'], {
         env: {
           ...process.env,
@@ -30,6 +30,7 @@ export function daemonProcesses(mysqlUrl: string, caFile: string): DaemonProcess
           DAEMON_PORT: '0',
           DELIVERY_CA_FILE: caFile,
           LOG_LEVEL: 'error',
+          ...env,
         },
         stdio: ['ignore', 'pipe', 'inherit'],
       })

@@ -2,6 +2,7 @@
  * What the tests of routing and delivery share: webhooks and events written by the real repositories, and real daemons.
  */
 import { randomBytes } from 'node:crypto'
+import { Writable } from 'node:stream'
 import type { Database } from '../../db/connection.ts'
 import { startDaemon, type RunningDaemon } from '../../daemon/daemon.ts'
 import type { Account } from '../../src/accounts/accounts-repository.ts'
@@ -18,6 +19,7 @@ import { recordMessage } from '../../src/messages/message-recording.ts'
 import { deactivatedWebhookHandlers } from '../../src/webhooks/deactivated-webhook-handlers.ts'
 import { webhookCareHandlers } from '../../src/webhooks/webhook-care-handlers.ts'
 import { claimWebhook, insertWebhook, recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
+import { Canaries } from './canaries.ts'
 
 export const SECRETS_KEY = randomBytes(32)
 
@@ -50,6 +52,9 @@ export class DeliveryWorld {
   readonly accountId = newId(0)
   readonly labId = newId(1)
   readonly #daemons: RunningDaemon[] = []
+  readonly #canaries = new Canaries()
+  /** What the daemons have logged. */
+  readonly #lines: string[] = []
 
   constructor(database: Database) {
     this.database = database
@@ -76,9 +81,11 @@ export class DeliveryWorld {
     return this
   }
 
+  /** @throws when something of a patient, or a secret, stands in a daemon's log line */
   async close(): Promise<void> {
     for (const daemon of this.#daemons) await daemon.stop()
     this.clock.stop()
+    this.#canaries.requireNoneIn(this.#lines)
   }
 
   async webhook(wish: WebhookWish): Promise<TestWebhook> {
@@ -102,7 +109,9 @@ export class DeliveryWorld {
         seal(this.keys, key, id),
       ),
     )
-    return { id, secret: formatSecret(key) }
+    const secret = formatSecret(key)
+    this.#canaries.addSecret('secret', secret)
+    return { id, secret }
   }
 
   async deleteWebhook(id: string, labId = this.labId): Promise<void> {
@@ -121,6 +130,7 @@ export class DeliveryWorld {
   async rotateSecret(id: string, graceSeconds: number): Promise<{ secret: string }> {
     const { rotateWebhookSecret } = webhookCareHandlers(this.#handlerDeps())
     const { body } = await rotateWebhookSecret({ ...this.#call(), path: { id }, body: { graceSeconds } })
+    this.#canaries.noteAnswer(body)
     return { secret: body.data.secret }
   }
 
@@ -165,7 +175,7 @@ export class DeliveryWorld {
       corporateId: null,
       doctorId: null,
       hospitalId: null,
-      body: Buffer.from(JSON.stringify({ id: publicEventId(id), name: 'Asha' })),
+      body: Buffer.from(JSON.stringify({ id: publicEventId(id), name: this.#canaries.plant('name', 'Asha ') })),
       ...wish,
     }
     await this.database.transaction((trx) => recordEvent(trx, event))
@@ -179,6 +189,7 @@ export class DeliveryWorld {
     const now = this.clock.now()
     const id = newId(now.getTime())
     const record = { id: newId(now.getTime()), accountId: this.accountId, labId, integratorId: 'CRM-1', version: 1 }
+    this.#canaries.noteBody({ text })
     const message = {
       type,
       subject: { kind: 'entry' as const, ...record, corporateId, doctorId, hospitalId },
@@ -209,7 +220,7 @@ export class DeliveryWorld {
       config: this.config({ DELIVERY_CA_FILE: caFile, ...env }),
       database: this.database,
       clock: this.clock,
-      log: createLogger('daemon', 'silent'),
+      log: createLogger('daemon', 'debug', this.#logStream()),
       version: '0.0.0-test',
       random: () => 0,
     })
@@ -218,6 +229,15 @@ export class DeliveryWorld {
     daemon.stop = () => (stopped ??= stop())
     this.#daemons.push(daemon)
     return daemon
+  }
+
+  #logStream(): Writable {
+    return new Writable({
+      write: (chunk, _, done) => {
+        this.#lines.push(String(chunk))
+        done()
+      },
+    })
   }
 
   /** Waits until nothing is unrouted or due any more. */

@@ -107,6 +107,10 @@ export const KEEPING_CALLS: Record<string, MakeCall> = {
     path: ofAccount(world, `/patients/${(await buildPatient(world.app, world.account)).id}`),
     body: { name: 'Asha Kulkarni' },
   }),
+  startErasure: async (world) => ({
+    path: ofAccount(world, '/erasures'),
+    body: { patientId: (await buildPatient(world.app, world.account)).id },
+  }),
   createTest: (world) => ({ path: ofLab(world, '/tests'), body: { name: 'TSH', code: newCode(), cost: 1 } }),
   updateTest: (world) => ({ path: ofLab(world, `/tests/${world.test.id}`), body: { cost: 375 } }),
   removeTest: async (world) => ({ path: ofLab(world, `/tests/${(await buildTest(world.app, world.lab)).id}`) }),

@@ -41,7 +41,7 @@ const NO_IDS = new Set([
   'clientSecret', 'endpoint', 'integratorID', 'integrator_id', 'title', 'first_name', 'last_name', 'contact', 'country_code',
   'email', 'address', 'pincode', 'location', 'petOwnerName', 'breed', 'animalCategory', 'notes', 'source', 'scheduledAt',
   'paymentMethod', 'otp', 'barCode', 'unmappedTests[].name', 'unmappedPackages[].name', 'patient_details.first_name',
-  'patient_details.last_name', 'unmapped_tests[]', 'unmapped_packages[]', 'unmapped_packages_with_tests[].package_name',
+  'If-None-Match', 'patient_details.last_name', 'unmapped_tests[]', 'unmapped_packages[]', 'unmapped_packages_with_tests[].package_name',
   'unmapped_packages_with_tests[].tests[]', 'X-Request-Id', 'Idempotency-Key', 'status', 'type', 'from', 'to', 'since', 'limit',
   'cursor',
 ]) // prettier-ignore
