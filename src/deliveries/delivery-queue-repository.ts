@@ -69,16 +69,18 @@ export interface HeadRequest {
 
 /** The same from the heads of several queues, in one statement. @returns the deliveries of each, in the order asked */
 export async function listDueHeads(knex: Knex, requests: HeadRequest[]): Promise<PendingDelivery[][]> {
-  const part = `(SELECT q.webhook_id, ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)`
+  // Told apart by their place: two may ask for the same webhook, one of them for a lane that was just lost.
+  const part = (_: HeadRequest, place: number) =>
+    `(SELECT ${place} AS place, ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)`
   const [rows] = await knex.raw(
-    requests.map(() => part).join(' UNION ALL '),
+    requests.map(part).join(' UNION ALL '),
     requests.flatMap(({ webhookId, until, limit }) => [webhookId, until, limit]),
   )
-  const heads = new Map(requests.map(({ webhookId }) => [webhookId, [] as PendingDelivery[]]))
-  for (const row of rows as (Row & { webhook_id: string })[]) {
-    heads.get(row.webhook_id)!.push(toPending(row.webhook_id, row))
+  const heads = requests.map((): PendingDelivery[] => [])
+  for (const row of rows as (Row & { place: number })[]) {
+    heads[row.place]!.push(toPending(requests[row.place]!.webhookId, row))
   }
-  return requests.map(({ webhookId }) => heads.get(webhookId)!.sort(inQueueOrder))
+  return heads.map((head) => head.sort(inQueueOrder))
 }
 
 /** Neither server promises an order over the parts of a union. */
