@@ -7,15 +7,6 @@ import type { BatchResult, Statement } from '../../db/batch.ts'
 /** An owner starts no attempt on a view of its lane that was read longer ago than this, in milliseconds (monotonic). */
 export const LANE_VIEW_MAX_AGE_MS = 750
 
-/** @returns whether the lane is now this daemon's; false when another one was faster */
-export async function takeLane(knex: Knex, webhookId: string, token: string): Promise<boolean> {
-  const changed: number = await knex('lanes')
-    .where({ webhook_id: webhookId })
-    .whereNull('owner')
-    .update({ owner: token })
-  return changed === 1
-}
-
 export interface LaneState {
   webhookId: string
   state: string
@@ -111,10 +102,6 @@ export async function settleLanes(trx: Knex.Transaction, webhookIds: string[], t
      ON DUPLICATE KEY UPDATE due_at = VALUES(due_at), owner = VALUES(owner)`,
     settled.flat(),
   )
-}
-
-export async function settleLane(trx: Knex.Transaction, webhookId: string, token: string): Promise<void> {
-  await settleLanes(trx, [webhookId], token)
 }
 
 /**

@@ -1,12 +1,12 @@
 /** What the transaction that records an attempt does to the life cycle, with the attempt at hand. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { recordAttempts } from '../../src/deliveries/attempts-repository.ts'
-import { takeLane } from '../../src/deliveries/lanes-repository.ts'
 import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'
 import { routeEvents } from '../../src/events/event-routing.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
+import { takeLane } from '../support/take-lane.ts'
 
 const DAY_MS = 86_400_000
 const TABLES =
@@ -25,7 +25,7 @@ beforeEach(async () => {
   world = await new DeliveryWorld(db.database).open()
   token = newId(world.clock.nowMs())
   webhookId = (await world.webhook({ endpoint: 'https://a.example.com/hooks' })).id
-  await takeLane(knex(), webhookId, token)
+  await takeLane(db.database, webhookId, token)
   // Failing for a day, so that one more failed attempt is the last.
   await knex()('webhooks')
     .where({ id: webhookId })

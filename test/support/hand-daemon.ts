@@ -10,7 +10,7 @@ import {
   type Discarded,
   type PendingDelivery,
 } from '../../src/deliveries/delivery-queue-repository.ts'
-import { takeLane } from '../../src/deliveries/lanes-repository.ts'
+import { takeLane } from './take-lane.ts'
 import type { AttemptResult, RecordingRules } from '../../src/deliveries/recording-rules.ts'
 import { newId } from '../../src/ids.ts'
 import type { DeliveryWorld } from './delivery-world.ts'
@@ -34,7 +34,7 @@ export class HandDaemon {
   }
 
   take(webhookId: string): Promise<boolean> {
-    return takeLane(this.#world.database.knex, webhookId, this.token)
+    return takeLane(this.#world.database, webhookId, this.token)
   }
 
   /** What waits for the webhook, whatever its time. */

@@ -6,7 +6,8 @@ import { withinBudget } from '../../db/connection.ts'
 import { removeDaemon, insertDaemon } from '../../src/deliveries/daemons-repository.ts'
 import { recordAttempts } from '../../src/deliveries/attempts-repository.ts'
 import { discardOldCopies } from '../../src/deliveries/delivery-queue-repository.ts'
-import { findOwnedLane, takeLane } from '../../src/deliveries/lanes-repository.ts'
+import { findOwnedLane } from '../../src/deliveries/lanes-repository.ts'
+import { takeLane } from '../support/take-lane.ts'
 import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import { routeEvents } from '../../src/events/event-routing.ts'
@@ -148,7 +149,7 @@ export class LifeCycleSystem {
   async #start(op: Op & { kind: 'start' }): Promise<string> {
     const [webhookId, eventId] = [this.#webhookIds[op.webhook]!, this.#eventIds[op.event]!]
     const token = this.daemons[op.daemon]
-    await takeLane(this.#knex, webhookId, token)
+    await takeLane(this.#app.database, webhookId, token)
     const lane = await findOwnedLane(this.#knex, webhookId, token)
     if (!lane) return 'of another'
     const row = await this.#knex('delivery_queue').where({ webhook_id: webhookId, event_id: eventId }).first()
