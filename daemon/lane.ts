@@ -16,6 +16,7 @@ import { LANE_VIEW_MAX_AGE_MS, type LaneState } from '../src/deliveries/lanes-re
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import type { ReadAhead } from './read-ahead.ts'
 import type { GateName, RequestGates } from './request-gates.ts'
+import type { TakenLane } from './lane-ownership.ts'
 import { attemptResult, signedRequest } from './signed-delivery.ts'
 import type { AttemptOutcome, WebhookClient } from './webhook-client.ts'
 
@@ -93,15 +94,18 @@ export class Lane {
   #lost = false
   #finish: (outcome: 'dry' | 'lost' | 'stopped') => void = () => {}
 
-  constructor(deps: LaneDeps, token: string, state: LaneState, stateAtMs: number, settings: DeliverySettings) {
+  constructor(deps: LaneDeps, { token, state, readAtMs, head }: TakenLane, settings: DeliverySettings) {
     this.webhookId = state.webhookId
     this.#deps = deps
     this.#token = token
     this.#state = state
-    this.#stateAtMs = stateAtMs
+    this.#stateAtMs = readAtMs
     this.#settings = settings
     this.#gate = state.failing ? 'retry' : 'healthy'
     this.#stale = state.state !== 'active' || state.cleanEpoch < state.epoch
+    if (!head || this.#stale) return
+    this.#headReadAtMs = readAtMs
+    this.#accept(head, true, true)
   }
 
   get settingsAt(): Date {
@@ -170,8 +174,8 @@ export class Lane {
   tick(): void {
     if (this.#lost) return
     this.#chooseGate()
-    const headReadAgoMs = monotonicMs() - this.#headReadAtMs
-    if (this.#dryAtMs !== undefined && !this.#listened() && headReadAgoMs >= HEAD_READ_MS) this.#dryAtMs = undefined
+    const isOver = this.#idle() && this.#listened()
+    if (!isOver && monotonicMs() - this.#headReadAtMs >= HEAD_READ_MS) this.#dryAtMs = undefined
     this.pump()
   }
 
@@ -339,8 +343,8 @@ export class Lane {
       this.#buffer.push(delivery)
     }
     if (!exhausted) return
-    // Only with a look at the head can be said that nothing is left.
-    if (sawHead && fresh.length === 0 && !this.#nudged) this.#dryAtMs = monotonicMs()
+    // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
+    if (sawHead && !this.#stale && !this.#nudged) this.#dryAtMs = monotonicMs()
     else this.#headReadAtMs = -Infinity
   }
 

@@ -1,32 +1,19 @@
 /**
  * The lanes that this daemon owns: taking, running, watching and giving back.
  */
-import { COMMIT } from '../db/batch.ts'
 import type { Database } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { discardOldCopies, listDueHeads, type HeadRequest } from '../src/deliveries/delivery-queue-repository.ts'
-import {
-  clearEager,
-  confirmSettingsRead,
-  findOwnedLane,
-  listOwnedLanes,
-  readTaken,
-  settleLanes,
-  takeStatements,
-  type LaneState,
-} from '../src/deliveries/lanes-repository.ts'
+import { clearEager, confirmSettingsRead, listOwnedLanes, type LaneState } from '../src/deliveries/lanes-repository.ts'
+import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
-import {
-  listDeliverySettings,
-  openSettings,
-  settingsStatements,
-  type DeliverySettings,
-} from '../src/webhooks/delivery-settings-repository.ts'
+import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { Lane, type LaneDeps } from './lane.ts'
+import { LaneOwnership, type TakenLane, type TakingAlong } from './lane-ownership.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
 import type { WebhookClient } from './webhook-client.ts'
@@ -40,31 +27,14 @@ const BROKEN_PAUSE_MS = 60_000
 const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
 /** From here on a dry lane leaves at once instead of listening. */
 const CROWDED_LANES = 4000
+/** Of one fan-out; the others are offered to whoever has time. */
+const MOST_TAKEN_ALONG = 200
 
 /**
  * Requests in flight of this daemon. The second holds every failing and every slow webhook, so its size bounds what they
  * can take; the first is for those that answer at once, and as many as one process can keep busy.
  */
 const GATE_LIMITS = { healthy: 128, retry: 256 }
-
-interface OwnedBy {
-  webhookId: string
-  token: string
-}
-
-/** A lane as it was when it was taken. */
-interface TakenLane {
-  state: LaneState
-  /** Monotonic: when the query that read it was sent. */
-  readAtMs: number
-  settings: DeliverySettings | Error
-}
-
-function byToken(lanes: OwnedBy[]): Map<string, string[]> {
-  const ids = new Map<string, string[]>()
-  for (const { webhookId, token } of lanes) ids.set(token, [...(ids.get(token) ?? []), webhookId])
-  return ids
-}
 
 export interface LanesOptions {
   database: Database
@@ -88,10 +58,9 @@ export class Lanes {
   /** Webhooks between the first query of taking and the last of giving back. */
   readonly #busy = new Set<string>()
   readonly #brokenUntilMs = new Map<string, number>()
-  /** What many lanes ask for in one moment goes in one statement: their start and their end, and what trickles in. */
-  readonly #take = togetherInTick((lanes: OwnedBy[]) => this.#takeAll(lanes))
-  readonly #readSettings = togetherInTick((webhookIds: string[]) => this.#listSettings(webhookIds))
-  readonly #settleTogether = togetherInTick((lanes: OwnedBy[]) => this.#settleAll(lanes))
+  readonly #ownership: LaneOwnership
+  /** Taken along with a fan-out, until their jobs run. */
+  readonly #reserved = new Map<string, TakenLane>()
   #timer: NodeJS.Timeout | undefined
   #refreshing = false
   #refreshAgain = false
@@ -99,7 +68,8 @@ export class Lanes {
 
   constructor(options: LanesOptions) {
     this.#options = options
-    const { database, clock, client, userAgent, maxInFlight, record, log } = options
+    const { database, clock, keys, client, userAgent, maxInFlight, record, log } = options
+    this.#ownership = new LaneOwnership(database, keys, clock)
     this.#laneDeps = {
       knex: database.knex,
       clock,
@@ -129,7 +99,7 @@ export class Lanes {
   }
 
   owns(webhookId: string): boolean {
-    return this.#busy.has(webhookId)
+    return this.#busy.has(webhookId) || this.#reserved.has(webhookId)
   }
 
   get size(): number {
@@ -147,9 +117,24 @@ export class Lanes {
     for (const webhookId of webhookIds) {
       const lane = this.#lanes.get(webhookId)
       if (lane) lane.nudge()
-      else all = false
+      else if (!this.#reserved.has(webhookId)) all = false
     }
     return all
+  }
+
+  /** Which lanes the fan-out is to take for this daemon. */
+  chooseAlong(lanes: GivenLane[], eventIds: string[], copies: number): TakingAlong | undefined {
+    if (this.#stopping || this.#lanes.size > CROWDED_LANES) return undefined
+    const free = lanes.filter(({ webhookId }) => !this.owns(webhookId) && !this.#isBroken(webhookId))
+    if (free.length === 0) return undefined
+    return this.#ownership.takingAlong(free.slice(0, MOST_TAKEN_ALONG), eventIds, copies, this.#options.token())
+  }
+
+  /** They are ours since a fan-out, and wait for their jobs. Where none comes, the next watch finds them. */
+  reserve(taken: TakenLane[]): void {
+    for (const lane of taken) {
+      if (!this.#busy.has(lane.state.webhookId)) this.#reserved.set(lane.state.webhookId, lane)
+    }
   }
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
@@ -170,12 +155,17 @@ export class Lanes {
     if (this.#stopping || this.#busy.has(webhookId) || this.#isBroken(webhookId)) return
     this.#busy.add(webhookId)
     const token = this.#options.token()
+    const reserved = this.#reserved.get(webhookId)
+    this.#reserved.delete(webhookId)
     try {
-      const taken = owned ? await this.#readOwned(webhookId, token) : await this.#take({ webhookId, token })
+      const taken =
+        reserved?.token === token
+          ? reserved
+          : await (owned ? this.#ownership.readOwned(webhookId, token) : this.#ownership.take({ webhookId, token }))
       if (!taken) return
-      const outcome = await this.#runOwned(taken, token)
+      const outcome = await this.#runOwned(taken)
       // When all of them stop, one statement frees them together; each is still due then, and the next owner settles it.
-      if (outcome !== 'lost' && !this.#stopping) await this.#settle(webhookId, token)
+      if (outcome !== 'lost' && !this.#stopping) await this.#giveBack(webhookId, token)
     } catch (error) {
       // Nothing is lost: the row still says that the lane is due, and if it says that it is ours, the next watch finds it.
       this.#options.log.warn('lane.failed', { ...errorFields(error), webhookId })
@@ -210,6 +200,7 @@ export class Lanes {
 
   /** Another daemon took this one for dead. */
   loseAll(): void {
+    this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.lose()
   }
 
@@ -221,19 +212,13 @@ export class Lanes {
     clearInterval(this.#timer)
   }
 
-  async #readOwned(webhookId: string, token: string): Promise<TakenLane | undefined> {
-    const readAtMs = monotonicMs()
-    const state = await findOwnedLane(this.#options.database.knex, webhookId, token)
-    return state && { state, readAtMs, settings: await this.#readSettings(webhookId) }
-  }
-
-  async #runOwned(taken: TakenLane, token: string): Promise<'dry' | 'lost' | 'stopped'> {
-    const { state, readAtMs } = taken
+  async #runOwned(taken: TakenLane): Promise<'dry' | 'lost' | 'stopped'> {
+    const { token, state } = taken
     const { webhookId } = state
     const settings = this.#usableSettings(state, taken.settings)
     // One that was still being taken when all were told to stop would otherwise run until it is dry.
     if (!settings || this.#stopping) return 'stopped'
-    const lane = new Lane(this.#laneDeps, token, state, readAtMs, settings)
+    const lane = new Lane(this.#laneDeps, taken, settings)
     this.#lanes.set(webhookId, lane)
     try {
       const outcome = await lane.run()
@@ -254,11 +239,11 @@ export class Lanes {
   }
 
   /** Until it is done or the lane is not ours any more: a lane that nobody runs must not stay owned. */
-  async #settle(webhookId: string, token: string): Promise<void> {
+  async #giveBack(webhookId: string, token: string): Promise<void> {
     const { log } = this.#options
     for (;;) {
       try {
-        await this.#settleTogether({ webhookId, token })
+        await this.#ownership.giveBack({ webhookId, token })
         return
       } catch (error) {
         if (this.#options.token() !== token) return
@@ -267,35 +252,6 @@ export class Lanes {
         if (this.#stopping) return
       }
     }
-  }
-
-  /** In one round trip: the first event of a quiet webhook waits for it. */
-  async #takeAll(lanes: OwnedBy[]): Promise<(TakenLane | undefined)[]> {
-    const { database, keys, clock } = this.#options
-    const taken = new Map<string, TakenLane>()
-    for (const [token, ids] of byToken(lanes)) {
-      const readAtMs = monotonicMs()
-      const read = await database.batch.transaction((send) =>
-        send([...takeStatements(ids, token), ...settingsStatements(ids, clock.now()), COMMIT]),
-      )
-      const settings = openSettings(keys, ids, read.slice(2))
-      for (const state of readTaken(read)) {
-        taken.set(state.webhookId, { state, readAtMs, settings: settings[ids.indexOf(state.webhookId)]! })
-      }
-    }
-    return lanes.map(({ webhookId }) => taken.get(webhookId))
-  }
-
-  #listSettings(webhookIds: string[]): Promise<(DeliverySettings | Error)[]> {
-    const { database, keys, clock } = this.#options
-    return listDeliverySettings(database.knex, keys, webhookIds, clock.now())
-  }
-
-  async #settleAll(lanes: OwnedBy[]): Promise<void[]> {
-    for (const [token, ids] of byToken(lanes)) {
-      await this.#options.database.transaction((trx) => settleLanes(trx, ids, token))
-    }
-    return lanes.map(() => undefined)
   }
 
   async #discard(state: LaneState): Promise<number> {
@@ -341,13 +297,19 @@ export class Lanes {
         continue
       }
       const changed = state.settingsChangedAt !== null || lane.settingsAt.getTime() !== state.updatedAt.getTime()
-      const settings = changed ? this.#usableSettings(state, await this.#readSettings(state.webhookId)) : undefined
+      const settings = changed
+        ? this.#usableSettings(state, await this.#ownership.readSettings(state.webhookId))
+        : undefined
       // One that breaks while it runs stops alone: the others must be read on.
       if (changed && !settings) lane.stop()
       else lane.refresh(state, readAtMs, settings)
       if (state.settingsChangedAt !== null) await confirmSettingsRead(database.knex, state, ownToken)
     }
     for (const lane of before.values()) lane.lose()
+    const owned = new Set(states.map(({ webhookId }) => webhookId))
+    for (const [webhookId, taken] of this.#reserved) {
+      if (taken.readAtMs < readAtMs && !owned.has(webhookId)) this.#reserved.delete(webhookId)
+    }
     for (const lane of this.#lanes.values()) lane.pump()
   }
 

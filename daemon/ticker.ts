@@ -6,8 +6,9 @@ import type { Database } from '../db/connection.ts'
 import { isRetriable } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
-import { routeEvents } from '../src/events/event-routing.ts'
+import { routeEvents, type GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
+import type { TakenLane, TakingAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
@@ -23,10 +24,22 @@ export interface TickerOptions {
   log: Logger
   owns: (webhookId: string) => boolean
   offer: (lane: DueLane) => void
-  /** These events were routed to these webhooks. */
-  routed: (webhookIds: string[], eventIds: string[], batch: { startedAt: Date; durationMs: number }) => void
+  /** Which lanes a fan-out is to take for this daemon. */
+  chooseAlong: (lanes: GivenLane[], eventIds: string[], copies: number) => TakingAlong | undefined
+  /** Events were routed. */
+  routed: (batch: RoutedBatch) => void
   /** Messages that no webhook gets are to be sent the normal way. */
   messagesDue: () => void
+}
+
+export interface RoutedBatch {
+  eventIds: string[]
+  /** Webhooks that have something due now. */
+  webhookIds: string[]
+  /** Those of their lanes that are this daemon's since. */
+  taken: TakenLane[]
+  startedAt: Date
+  durationMs: number
 }
 
 export class Ticker {
@@ -36,6 +49,7 @@ export class Ticker {
   #waitMs = BUSY_TICK_MS
   #running: Promise<void> | undefined
   #again = false
+  #hinted = false
   #stopped = false
   #lastTickAtMs = monotonicMs()
 
@@ -48,9 +62,13 @@ export class Ticker {
     return monotonicMs() - this.#lastTickAtMs
   }
 
-  /** Runs a tick now; while one runs, exactly one more follows it. */
-  wake(): void {
+  /**
+   * Runs a tick now; while one runs, exactly one more follows it.
+   * @param hinted somebody says that events wait
+   */
+  wake(hinted = false): void {
     if (this.#stopped) return
+    this.#hinted ||= hinted
     if (this.#running) {
       this.#again = true
       return
@@ -86,8 +104,11 @@ export class Ticker {
   /** @returns whether there was anything to do */
   async #tick(): Promise<boolean> {
     const { database, clock } = this.#options
-    let worked = false
-    for (;;) {
+    // Whoever is told of an event need not look for one first: a quiet webhook's only one waits for each round trip.
+    const wasHinted = this.#hinted
+    this.#hinted = false
+    let worked = wasHinted && (await this.#route())
+    while (!this.#stopped) {
       const work = await findWork(database.knex, clock.now(), OFFERED_LANES)
       this.#offer(work.dueLanes)
       worked ||= work.unrouted || work.dueLanes.length > 0
@@ -99,19 +120,22 @@ export class Ticker {
 
   /** @returns whether there may be more, or lanes to offer */
   async #route(): Promise<boolean> {
-    const { database, clock, log, routed, messagesDue } = this.#options
+    const { database, clock, log, chooseAlong, routed, messagesDue } = this.#options
     try {
       const startedAt = clock.now()
       const startedAtMs = monotonicMs()
-      const { events, eventIds, webhookIds, normalMessages } = await routeEvents(
+      let along: TakingAlong | undefined
+      const { events, eventIds, webhookIds, normalMessages, ...read } = await routeEvents(
         database.batch,
         startedAt,
         ROUTED_EVENTS,
+        (...given) => (along = chooseAlong(...given)),
       )
       if (events === 0) return false
       const durationMs = Math.round(monotonicMs() - startedAtMs)
+      const taken = along?.read(read.taken) ?? []
       log.info('event.routed', { events, lanes: webhookIds.length, durationMs })
-      routed(webhookIds, eventIds, { startedAt, durationMs })
+      routed({ eventIds, webhookIds, taken, startedAt, durationMs })
       if (normalMessages > 0) messagesDue()
       return true
     } catch (error) {

@@ -6,10 +6,13 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { sendThrough } from '../../db/batch.ts'
 import { connectDatabase, type Database } from '../../db/connection.ts'
 import { createAccessTokens, type AccessTokens } from '../../src/auth/access-token.ts'
 import { DatabaseClock, monotonicMs } from '../../src/clock.ts'
 import { deriveKeys, seal } from '../../src/crypto.ts'
+import { makeLaneDue } from '../../src/deliveries/lanes-repository.ts'
+import { routeTheseEvents } from '../../src/events/event-routing.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { insertWebhook } from '../../src/webhooks/webhooks-repository.ts'
@@ -116,13 +119,25 @@ export class CrashArena {
   }
 
   /** Records an event as the API does, without one. @returns its id */
-  async addEvent({ account, lab }: Tenant): Promise<string> {
+  /** @param routedTo in the same transaction the event is fanned out, so that no daemon does */
+  async addEvent({ account, lab }: Tenant, routedTo?: string): Promise<string> {
     const id = newId(this.clock.nowMs())
     const body = Buffer.from(JSON.stringify({ id: publicEventId(id), pad: 'x'.repeat(500) }))
     const parties = { corporateId: null, doctorId: null, hospitalId: null }
-    await this.database.transaction((trx) =>
-      recordEvent(trx, { id, accountId: account, labId: lab, type: 'lead.created', subjectId: id, ...parties, body }),
-    )
+    await this.database.transaction(async (trx) => {
+      await recordEvent(trx, {
+        id,
+        accountId: account,
+        labId: lab,
+        type: 'lead.created',
+        subjectId: id,
+        ...parties,
+        body,
+      })
+      if (routedTo === undefined) return
+      await routeTheseEvents(sendThrough(trx), [{ eventId: id, isMessage: false }], this.clock.now())
+      await makeLaneDue(trx, routedTo, this.clock.now())
+    })
     return id
   }
 

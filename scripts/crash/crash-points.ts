@@ -147,12 +147,14 @@ interface DeliveryPoint {
   name: string
   /** How often the receiver may get the whole request. */
   received: number[]
+  /** The event comes with its copy, so that the daemon takes the lane by itself and not with the fan-out. */
+  isRouted?: boolean
   /** Where the daemon dies, and what brings it there. */
   kill(stage: Stage, daemon: CrashProcess, webhook: string, cause: () => unknown): Promise<void>
 }
 
 /** Killed while it delivers one event to one webhook; the next daemon makes up for it. */
-function deliveryPoint({ name, received, kill }: DeliveryPoint): CrashPoint {
+function deliveryPoint({ name, received, isRouted, kill }: DeliveryPoint): CrashPoint {
   return {
     name,
     process: 'daemon',
@@ -163,7 +165,12 @@ function deliveryPoint({ name, received, kill }: DeliveryPoint): CrashPoint {
       const webhook = await arena.addWebhook(tenant, receiver.relayedUrlOf)
       await warmUp(stage, tenant, webhook)
       let event = ''
-      await kill(stage, daemon, webhook, async () => (event = await arena.addEvent(tenant)))
+      await kill(
+        stage,
+        daemon,
+        webhook,
+        async () => (event = await arena.addEvent(tenant, isRouted ? webhook : undefined)),
+      )
       const killedAtMs = monotonicMs()
       stage.daemon = await arena.startDaemon()
       const seen = () => receiver.receipts.filter((one) => one.webhook === webhook && one.event === event)
@@ -227,8 +234,8 @@ const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_
 
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
-  { name: 'daemon.routed', received: [1], kill: atQuery(() => /UPDATE lanes SET due_at = LEAST/, 'after') },
-  { name: 'daemon.claimed', received: [1], kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
+  { name: 'daemon.routed', received: [1], kill: atQuery(() => /UPDATE lanes [^]*SET due_at = LEAST[^]*owner = IF/, 'after') },
+  { name: 'daemon.claimed', received: [1], isRouted: true, kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },
   { name: 'daemon.sent', received: [1, 2], kill: sent },

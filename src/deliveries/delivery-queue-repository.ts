@@ -2,7 +2,7 @@
  * Rows of `delivery_queue`, pending deliveries in the order in which a lane reads them.
  */
 import type { Knex } from 'knex'
-import { sendThrough } from '../../db/batch.ts'
+import { sendThrough, type Statement } from '../../db/batch.ts'
 import { lockMessagesStatement, recordCopyEnds } from '../messages/messages-repository.ts'
 
 export interface PendingDelivery {
@@ -81,6 +81,20 @@ export async function listDueHeads(knex: Knex, requests: HeadRequest[]): Promise
     heads[row.place]!.push(toPending(requests[row.place]!.webhookId, row))
   }
   return heads.map((head) => head.sort(inQueueOrder))
+}
+
+/** Copies of these events for these webhooks, for the transaction that has just queued them. */
+export function copiesStatement(webhookIds: string[], eventIds: string[]): Statement {
+  return {
+    sql: `SELECT q.webhook_id, ${COLUMNS} ${FROM} WHERE q.event_id IN (?) AND q.webhook_id IN (?)`,
+    values: [eventIds, webhookIds],
+  }
+}
+
+/** @returns what `copiesStatement` has read, by webhook, in the order in which its lane reads */
+export function readCopies(rows: Row[]): Map<string, PendingDelivery[]> {
+  const copies = rows.map((row) => toPending(row.webhook_id as string, row)).sort(inQueueOrder)
+  return Map.groupBy(copies, ({ webhookId }) => webhookId)
 }
 
 /** Neither server promises an order over the parts of a union. */

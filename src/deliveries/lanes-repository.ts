@@ -34,7 +34,7 @@ const STATE_COLUMNS = [
 
 /**
  * Takes those of these lanes that nobody owns, by the primary key, in its order, as everybody locks lanes; and reads those that
- * are this daemon's now, for `readTaken`.
+ * are this daemon's now, for `readOwned`.
  */
 export function takeStatements(webhookIds: string[], token: string): Statement[] {
   return [
@@ -42,16 +42,21 @@ export function takeStatements(webhookIds: string[], token: string): Statement[]
       sql: 'UPDATE lanes FORCE INDEX (PRIMARY) SET owner = ? WHERE webhook_id IN (?) AND owner IS NULL',
       values: [token, webhookIds],
     },
-    {
-      sql: `SELECT ${STATE_COLUMNS.join(', ')} FROM lanes l JOIN webhooks w ON w.id = l.webhook_id
-            WHERE l.owner = ? AND l.webhook_id IN (?)`,
-      values: [token, webhookIds],
-    },
+    ownedStatement(webhookIds, token),
   ]
 }
 
-export function readTaken([, rows]: BatchResult[]): LaneState[] {
-  return rows!.map(toLaneState)
+/** Those of these lanes that are this daemon's, for `readOwned`. */
+export function ownedStatement(webhookIds: string[], token: string): Statement {
+  return {
+    sql: `SELECT ${STATE_COLUMNS.join(', ')} FROM lanes l JOIN webhooks w ON w.id = l.webhook_id
+          WHERE l.owner = ? AND l.webhook_id IN (?)`,
+    values: [token, webhookIds],
+  }
+}
+
+export function readOwned(rows: BatchResult): LaneState[] {
+  return rows.map(toLaneState)
 }
 
 /** State of every lane that this daemon owns, in one query. A lane that is missing here was lost. */

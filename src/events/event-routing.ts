@@ -1,8 +1,25 @@
 /**
  * Who gets an event (decisions 4), as SQL over sets, and the fan-out that writes it down.
  */
-import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
 import { handOverStatement } from '../messages/messages-repository.ts'
+
+/** Lanes that the router takes as its own in the same transaction. */
+export interface Taking {
+  token: string
+  webhookIds: string[]
+  /** Reads what the owner needs of them, after they were taken. */
+  reads: Statement[]
+}
+
+/** The router's say in which lanes it takes, once it is known which have got something, and with how many copies in all. */
+export type ChooseLanes = (lanes: GivenLane[], eventIds: string[], copies: number) => Taking | undefined
+
+export interface GivenLane {
+  webhookId: string
+  /** Nothing waited there before: what is fanned out now is all there is. */
+  wasEmpty: boolean
+}
 
 /**
  * Whether the webhook has been active ever since the event was recorded, both by the database's clock. A start that lies in
@@ -71,6 +88,8 @@ export interface Routed {
   webhookIds: string[]
   /** Messages that nobody else sends: they are due at the gateway now. */
   normalMessages: number
+  /** What the reads of lanes that were to be taken have read. */
+  taken: BatchResult[]
 }
 
 /**
@@ -79,9 +98,15 @@ export interface Routed {
  * unique key of the queue makes a second fan-out of one event impossible.
  *
  * Lowering the lanes' due time comes last, and always locks the row: a lane that settles at this moment holds it, and
- * either has seen our rows or lets us lower what it wrote.
+ * either has seen our rows or lets us lower what it wrote. Lanes that nobody owns are taken by the same statement where the
+ * caller wants them: the first event of a quiet webhook then waits for no further transaction.
  */
-export async function routeEvents(batch: BatchPool, now: Date, limit: number): Promise<Routed> {
+export async function routeEvents(
+  batch: BatchPool,
+  now: Date,
+  limit: number,
+  choose: ChooseLanes = () => undefined,
+): Promise<Routed> {
   return batch.transaction(async (send) => {
     const [waiting] = await send([
       {
@@ -90,32 +115,46 @@ export async function routeEvents(batch: BatchPool, now: Date, limit: number): P
       },
     ])
     const eventIds = waiting!.map((row) => row.event_id as string)
-    if (eventIds.length === 0) return { events: 0, eventIds, webhookIds: [], normalMessages: 0 }
+    if (eventIds.length === 0) return { events: 0, eventIds, webhookIds: [], normalMessages: 0, taken: [] }
     const messageIds = waiting!.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
+    const fanOut = fanOutStatements(eventIds, messageIds, now)
     const results = await send([
       { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
-      ...fanOutStatements(eventIds, messageIds, now),
+      ...fanOut,
       {
-        sql: 'SELECT DISTINCT webhook_id FROM delivery_queue WHERE event_id IN (?) ORDER BY webhook_id',
+        sql: `SELECT l.webhook_id, l.due_at IS NULL AS was_empty
+              FROM (SELECT DISTINCT webhook_id FROM delivery_queue WHERE event_id IN (?)) q
+              STRAIGHT_JOIN lanes l ON l.webhook_id = q.webhook_id ORDER BY l.webhook_id`,
         values: [eventIds],
       },
     ])
-    const lanes = results.at(-1)
-    const webhookIds = lanes!.map((row) => row.webhook_id as string)
-    await send([
-      ...(webhookIds.length > 0
-        ? [
-            {
-              sql: `UPDATE lanes SET due_at = LEAST(COALESCE(due_at, ${DUE_NOW}), ${DUE_NOW}) WHERE webhook_id IN (?)`,
-              values: [now, now, webhookIds],
-            },
-          ]
-        : []),
+    const lanes = results.at(-1)!.map((row) => ({ webhookId: row.webhook_id, wasEmpty: row.was_empty === 1 }))
+    const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
+    const copies = results.slice(1, -1).reduce((sum, { affectedRows }) => sum + affectedRows, -normalMessages)
+    const webhookIds = lanes.map(({ webhookId }) => webhookId)
+    const taking = choose(lanes, eventIds, copies)
+    const ended = await send([
+      ...(webhookIds.length > 0 ? [dueStatement(webhookIds, now, taking)] : []),
+      ...(taking?.reads ?? []),
       COMMIT,
     ])
-    const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
-    return { events: eventIds.length, eventIds, webhookIds, normalMessages }
+    return { events: eventIds.length, eventIds, webhookIds, normalMessages, taken: taking ? ended.slice(1, -1) : [] }
   })
+}
+
+/** By the primary key, in its order, as everybody locks lanes. */
+function dueStatement(webhookIds: string[], now: Date, taking: Taking | undefined): Statement {
+  const due = `due_at = LEAST(COALESCE(due_at, ${DUE_NOW}), ${DUE_NOW})`
+  const where = 'WHERE webhook_id IN (?)'
+  if (!taking) {
+    return { sql: `UPDATE lanes FORCE INDEX (PRIMARY) SET ${due} ${where}`, values: [now, now, webhookIds] }
+  }
+  const isAll = taking.webhookIds.length === webhookIds.length
+  const isTaken = isAll ? 'owner IS NULL' : 'owner IS NULL AND webhook_id IN (?)'
+  return {
+    sql: `UPDATE lanes FORCE INDEX (PRIMARY) SET ${due}, owner = IF(${isTaken}, ?, owner) ${where}`,
+    values: [now, now, ...(isAll ? [] : [taking.webhookIds]), taking.token, webhookIds],
+  }
 }
 
 /** A batch without messages is one statement; with them the last one sends those that nobody gets the normal way. */

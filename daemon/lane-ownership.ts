@@ -1,0 +1,132 @@
+/**
+ * Taking lanes and giving them back. What many lanes ask for in one moment goes in one statement: their start and their end, and
+ * what trickles in.
+ */
+import { COMMIT, type BatchResult } from '../db/batch.ts'
+import type { Database } from '../db/connection.ts'
+import { monotonicMs, type Clock } from '../src/clock.ts'
+import type { Keys } from '../src/crypto.ts'
+import { copiesStatement, readCopies, type PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
+import {
+  findOwnedLane,
+  ownedStatement,
+  readOwned,
+  settleLanes,
+  takeStatements,
+  type LaneState,
+} from '../src/deliveries/lanes-repository.ts'
+import type { GivenLane, Taking } from '../src/events/event-routing.ts'
+import { togetherInTick } from '../src/same-tick.ts'
+import {
+  listDeliverySettings,
+  openSettings,
+  settingsStatements,
+  type DeliverySettings,
+} from '../src/webhooks/delivery-settings-repository.ts'
+
+/** With more copies than that the lanes read their own, each as many as it wants. */
+const MOST_COPIES_ALONG = 200
+
+interface OwnedBy {
+  webhookId: string
+  token: string
+}
+
+/** A lane as it was when it was taken. */
+export interface TakenLane {
+  token: string
+  state: LaneState
+  /** Monotonic: when the query that read it was sent. */
+  readAtMs: number
+  settings: DeliverySettings | Error
+  /** All that was due then; undefined: not read. */
+  head?: PendingDelivery[] | undefined
+}
+
+/** A `Taking` with how to read what its statements have read. */
+export interface TakingAlong extends Taking {
+  read(results: BatchResult[]): TakenLane[]
+}
+
+export class LaneOwnership {
+  readonly #database: Database
+  readonly #keys: Keys
+  readonly #clock: Clock
+  readonly take = togetherInTick((lanes: OwnedBy[]) => this.#takeAll(lanes))
+  readonly readSettings = togetherInTick((webhookIds: string[]) => this.#listSettings(webhookIds))
+  readonly giveBack = togetherInTick((lanes: OwnedBy[]) => this.#settleAll(lanes))
+
+  constructor(database: Database, keys: Keys, clock: Clock) {
+    this.#database = database
+    this.#keys = keys
+    this.#clock = clock
+  }
+
+  /** One that is ours by its row already: the answer of taking it was lost. */
+  async readOwned(webhookId: string, token: string): Promise<TakenLane | undefined> {
+    const readAtMs = monotonicMs()
+    const state = await findOwnedLane(this.#database.knex, webhookId, token)
+    return state && { token, state, readAtMs, settings: await this.readSettings(webhookId) }
+  }
+
+  /** For lanes that are taken by the transaction that gives them something. The copies come along where there are no others. */
+  takingAlong(lanes: GivenLane[], eventIds: string[], copies: number, token: string): TakingAlong {
+    const webhookIds = lanes.map(({ webhookId }) => webhookId)
+    const readAtMs = monotonicMs()
+    const empty = copies > MOST_COPIES_ALONG ? [] : lanes.filter(({ wasEmpty }) => wasEmpty)
+    const emptyIds = new Set(empty.map(({ webhookId }) => webhookId))
+    return {
+      token,
+      webhookIds,
+      reads: [
+        ownedStatement(webhookIds, token),
+        ...settingsStatements(webhookIds, this.#clock.now()),
+        ...(emptyIds.size > 0 ? [copiesStatement([...emptyIds], eventIds)] : []),
+      ],
+      read: ([owned, endpoints, secrets, heads]) => {
+        const settings = openSettings(this.#keys, webhookIds, [endpoints!, secrets!])
+        const headOf = readCopies(heads ?? [])
+        return readOwned(owned!).map((state) => ({
+          token,
+          state,
+          readAtMs,
+          settings: settings[webhookIds.indexOf(state.webhookId)]!,
+          head: emptyIds.has(state.webhookId) ? headOf.get(state.webhookId) : undefined,
+        }))
+      },
+    }
+  }
+
+  /** In one round trip: the first event of a quiet webhook waits for it. */
+  async #takeAll(lanes: OwnedBy[]): Promise<(TakenLane | undefined)[]> {
+    const taken = new Map<string, TakenLane>()
+    for (const [token, ids] of byToken(lanes)) {
+      const readAtMs = monotonicMs()
+      const read = await this.#database.batch.transaction((send) =>
+        send([...takeStatements(ids, token), ...settingsStatements(ids, this.#clock.now()), COMMIT]),
+      )
+      const settings = openSettings(this.#keys, ids, read.slice(2))
+      for (const state of readOwned(read[1]!)) {
+        taken.set(state.webhookId, { token, state, readAtMs, settings: settings[ids.indexOf(state.webhookId)]! })
+      }
+    }
+    return lanes.map(({ webhookId }) => taken.get(webhookId))
+  }
+
+  #listSettings(webhookIds: string[]): Promise<(DeliverySettings | Error)[]> {
+    return listDeliverySettings(this.#database.knex, this.#keys, webhookIds, this.#clock.now())
+  }
+
+  async #settleAll(lanes: OwnedBy[]): Promise<void[]> {
+    for (const [token, ids] of byToken(lanes)) {
+      await this.#database.transaction((trx) => settleLanes(trx, ids, token))
+    }
+    return lanes.map(() => undefined)
+  }
+}
+
+function byToken(lanes: OwnedBy[]): Map<string, string[]> {
+  const ids = new Map<string, string[]>()
+  for (const { webhookId, token } of lanes) ids.set(token, [...(ids.get(token) ?? []), webhookId])
+  return ids
+}
