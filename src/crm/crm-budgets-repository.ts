@@ -1,7 +1,7 @@
 /**
  * The rows that hold an account to its budget of CRM calls, over all API processes.
  */
-import { COMMIT, type BatchPool } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type BatchResult } from '../../db/batch.ts'
 import { isRetriable, withinBudget } from '../../db/connection.ts'
 import { budgetOf, CRM_WINDOW_SECONDS, movedBack, packCalls, unpackCalls, type CrmBudget } from './crm-budget-rules.ts'
 
@@ -70,6 +70,7 @@ function toBudget({ isAccepted, packedCalls, now }: Claim): CrmBudget {
  */
 async function claimOnce(batch: BatchPool, accountIds: string[], limit: number): Promise<Claim[]> {
   const distinct = [...new Set(accountIds)].sort()
+  const rounds = roundsOf(accountIds)
   const results = await batch.transaction((send) =>
     send([
       {
@@ -77,22 +78,54 @@ async function claimOnce(batch: BatchPool, accountIds: string[], limit: number):
           ON DUPLICATE KEY UPDATE account_id = VALUES(account_id)`,
         values: distinct.flatMap((accountId) => [accountId, limit * 8]),
       },
-      ...accountIds.map((accountId) => ({ sql: CLAIM, values: [accountId] })),
-      { sql: `SELECT account_id, calls, ${NOW} AS now FROM crm_budgets WHERE account_id IN (?)`, values: [distinct] },
+      ...rounds.flatMap((ids) => [{ sql: CALL_TIME }, { sql: JUDGE, values: [ids] }, { sql: CLAIM, values: [ids] }]),
       COMMIT,
     ]),
   )
-  const rows = new Map(results.at(-2)!.map((row) => [row.account_id as string, row]))
-  return accountIds.map((accountId, n) => {
-    const row = rows.get(accountId)!
-    const isAccepted = results[n + 1]!.affectedRows === 1
-    return { isAccepted, packedCalls: row.calls as Buffer, now: Number(row.now) }
+  const judged = rounds.map(
+    (_, n) => new Map(results[3 * n + 2]!.map((row) => [row.account_id as string, toClaim(row)])),
+  )
+  const latest = new Map(judged.flatMap((claims) => [...claims]))
+  const turnOf = new Map<string, number>()
+  return accountIds.map((accountId) => {
+    const turn = turnOf.get(accountId) ?? 0
+    turnOf.set(accountId, turn + 1)
+    return { ...latest.get(accountId)!, isAccepted: judged[turn]!.get(accountId)!.isAccepted }
   })
 }
 
-const CLAIM = `UPDATE crm_budgets SET calls = CONCAT(SUBSTRING(calls, 9), ${packed(NOW)})
-  WHERE account_id = ? AND LEFT(calls, 8) <= ${packed(`${NOW} - ${CRM_WINDOW_SECONDS * 1_000_000}`)}
-    AND RIGHT(calls, 8) <= ${packed(NOW)}`
+/** What the account's row is once the call was counted. */
+function toClaim({ calls, called_at: calledAt, now, is_accepted: accepted }: BatchResult[number]): Claim {
+  const isAccepted = accepted === 1
+  return {
+    isAccepted,
+    packedCalls: isAccepted ? Buffer.concat([calls.subarray(8), calledAt]) : calls,
+    now: Number(now),
+  }
+}
+
+/** Every account at most once in each, several calls of one account in one after the other. */
+function roundsOf(accountIds: string[]): string[][] {
+  const rounds: Set<string>[] = []
+  for (const accountId of accountIds) {
+    const round = rounds.find((ids) => !ids.has(accountId))
+    if (round) round.add(accountId)
+    else rounds.push(new Set([accountId]))
+  }
+  return rounds.map((ids) => [...ids])
+}
+
+/** One statement, one time. */
+const CALL_TIME = `SET @called_at = ${packed(NOW)}, @window_start = ${packed(`${NOW} - ${CRM_WINDOW_SECONDS * 1_000_000}`)}`
+
+const IS_ACCEPTED = 'LEFT(calls, 8) <= @window_start AND RIGHT(calls, 8) <= @called_at'
+
+/** The rows are locked: what is found here is what the next statement counts. */
+const JUDGE = `SELECT account_id, calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted
+  FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?)`
+
+const CLAIM = `UPDATE crm_budgets FORCE INDEX (PRIMARY) SET calls = CONCAT(SUBSTRING(calls, 9), @called_at)
+  WHERE account_id IN (?) AND ${IS_ACCEPTED}`
 
 /** Only what was read is replaced: of several that see the clock set back, one moves the calls. */
 async function moveBack(batch: BatchPool, accountId: string, from: Buffer, to: Buffer): Promise<void> {
