@@ -25,9 +25,14 @@ export function withoutDeadline<T>(work: () => T): T {
   return deadlines.exit(work)
 }
 
+/** What the work is under, for others that work for it too; Infinity: nothing. */
+export function currentDeadlineMs(): number {
+  return deadlines.getStore() ?? Infinity
+}
+
 /** The monotonic time after which nothing may be committed; Infinity where nobody waits, as in the daemon. */
 export function lastCommitAtMs(): number {
-  return (deadlines.getStore() ?? Infinity) - COMMIT_RESERVE_MS
+  return currentDeadlineMs() - COMMIT_RESERVE_MS
 }
 
 /** @throws 503 when it is too late to commit */

@@ -20,8 +20,8 @@ const CONTROLS: Breakage[] = [
     file: 'src/crm/entries-repository.ts',
     edits: [
       [
-        '      ...recordEventStatements(event),\n      insertNotificationStatement(notification),',
-        "      COMMIT,\n      { sql: 'START TRANSACTION' },\n      ...recordEventStatements(event),\n      insertNotificationStatement(notification),",
+        '    ...recordEventStatements(events, traceParents),',
+        "    { sql: 'COMMIT' },\n    { sql: 'START TRANSACTION' },\n    ...recordEventStatements(events, traceParents),",
       ],
     ],
     tests: ['test/crash-points.test.ts'],

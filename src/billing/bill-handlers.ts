@@ -6,7 +6,7 @@ import { sendThrough } from '../../db/batch.ts'
 import type { Account } from '../accounts/accounts-repository.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
-import { findEntryReferences } from '../crm/entries-repository.ts'
+import { findEntryReferences } from '../crm/entry-references-repository.ts'
 import { itemsOf, requireKnownReferences, type EntryRequest } from '../crm/entry-rules.ts'
 import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
 import { badRequest, notFound, unknownId } from '../errors.ts'
@@ -133,7 +133,7 @@ async function directSource(
     tests,
     packages,
   }
-  const known = await findEntryReferences(sendThrough(trx), account.id, wish)
+  const known = await findEntryReferences(sendThrough(trx), { accountId: account.id, body: wish })
   requireKnownReferences(wish, known)
   return {
     labId: lab.id,

@@ -6,7 +6,9 @@ import type { Account } from '../accounts/accounts-repository.ts'
 import { conflict } from '../errors.ts'
 import { bookingCreated, leadCreated } from '../events/entry-payloads.ts'
 import { newId } from '../ids.ts'
-import { findEntryReferences, insertEntry } from './entries-repository.ts'
+import { currentTraceParent } from '../trace-context.ts'
+import { insertEntry, type NewEntry } from './entries-repository.ts'
+import { findEntryReferences } from './entry-references-repository.ts'
 import {
   dayGuardsOf,
   isAssignedAutomatically,
@@ -15,35 +17,46 @@ import {
   notificationKindOf,
   requireKnownReferences,
   type Entry,
+  type EntryReferences,
   type EntryRequest,
 } from './entry-rules.ts'
 import type { StaffNotification } from './notifications-repository.ts'
 
+/** A request that is sound by itself (`requireSoundEntry`). */
+export interface EntryWish {
+  account: Account
+  body: EntryRequest
+  scheduledAt: Date | null
+  now: Date
+}
+
 /**
  * Two round trips.
- * @param wish a request that is sound by itself (`requireSoundEntry`)
  * @param endOf the statements that end the transaction; known only when the entry is
  * @throws 403 and 400 for what the account or the lab does not have, 409 for the day's second one
  */
-export async function createEntryIn(
-  send: Send,
-  wish: { account: Account; body: EntryRequest; scheduledAt: Date | null; now: Date },
-  endOf: (made: Entry) => Statement[],
-): Promise<Entry> {
-  const { account, body, scheduledAt, now } = wish
-  const known = await findEntryReferences(send, account.id, body)
-  requireKnownReferences(body, known)
-  const made = makeEntry(body, known, { id: newId(now.getTime()), accountId: account.id, scheduledAt, now })
-  const eventId = newId(now.getTime())
-  const leadId = await insertEntry(send, made, {
-    event: isBooking(made) ? bookingCreated(eventId, made) : leadCreated(eventId, made),
-    guards: dayGuardsOf(made, account.timeZone),
-    notification: notificationOf(made, newId(now.getTime())),
-    turnOf: isAssignedAutomatically(body) ? made.assignedTo : null,
-    end: endOf(made),
-  })
+export async function createEntryIn(send: Send, wish: EntryWish, endOf: (made: Entry) => Statement[]): Promise<Entry> {
+  const known = await findEntryReferences(send, { accountId: wish.account.id, body: wish.body })
+  const made = newEntryOf(wish, known, currentTraceParent())
+  const leadId = await insertEntry(send, made, endOf(made.entry))
   if (leadId !== undefined) throw duplicateEntry(leadId)
-  return made
+  return made.entry
+}
+
+/** @throws 403 and 400 for what the account or the lab does not have */
+export function newEntryOf(wish: EntryWish, known: EntryReferences, traceParent: string | null): NewEntry {
+  const { account, body, scheduledAt, now } = wish
+  requireKnownReferences(body, known)
+  const entry = makeEntry(body, known, { id: newId(now.getTime()), accountId: account.id, scheduledAt, now })
+  const eventId = newId(now.getTime())
+  return {
+    entry,
+    event: isBooking(entry) ? bookingCreated(eventId, entry) : leadCreated(eventId, entry),
+    traceParent,
+    guards: dayGuardsOf(entry, account.timeZone),
+    notification: notificationOf(entry, newId(now.getTime())),
+    turnOf: isAssignedAutomatically(body) ? entry.assignedTo : null,
+  }
 }
 
 function notificationOf(entry: Entry, id: string): StaffNotification {

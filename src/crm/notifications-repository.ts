@@ -17,11 +17,13 @@ export interface StaffNotification {
 }
 
 /** Belongs in the transaction of the entry, so that neither is there without the other. */
-export function insertNotificationStatement(notification: StaffNotification): Statement {
-  const { id, accountId, labId, kind, entryId, createdAt } = notification
+export function insertNotificationsStatement(notifications: StaffNotification[]): Statement {
+  const rows = notifications.map(({ id, accountId, labId, kind, entryId, createdAt }) => [
+    ...[id, accountId, labId, kind, entryId, createdAt],
+  ])
   return {
-    sql: 'INSERT INTO staff_notifications (id, account_id, lab_id, kind, entry_id, created_at) VALUES (?, ?, ?, ?, ?, ?)',
-    values: [id, accountId, labId, kind, entryId, createdAt],
+    sql: 'INSERT INTO staff_notifications (id, account_id, lab_id, kind, entry_id, created_at) VALUES ?',
+    values: [rows],
   }
 }
 

@@ -52,33 +52,37 @@ export async function updateTelecallerActive(
 }
 
 /**
- * Locks the account's turns and reads who is there. The lock comes first: what is read after it holds every assignment that
+ * Locks the accounts' turns and reads who was last. The lock comes first: what is read after it holds every assignment that
  * was committed before, on READ COMMITTED, and the next one waits until this one is committed or given up. An account
  * without telecallers has no row, and nobody waits.
+ * @param skipsLocked an account whose turns somebody holds is left out, and nobody waits
  */
-export function lockTurnsStatement(accountId: string): Statement {
+export function lockTurnsStatement(accountIds: string[], skipsLocked: boolean): Statement {
   return {
-    sql: 'SELECT last_telecaller_id FROM telecaller_turns WHERE account_id = ? FOR UPDATE',
-    values: [accountId],
+    sql: `SELECT account_id, last_telecaller_id FROM telecaller_turns FORCE INDEX (PRIMARY) WHERE account_id IN (?)
+      ORDER BY account_id FOR UPDATE${skipsLocked ? ' SKIP LOCKED' : ''}`,
+    values: [accountIds],
   }
 }
 
 /** Belongs after `lockTurnsStatement`, in the same transaction. */
-export function listCandidatesStatement(accountId: string): Statement {
+export function listCandidatesStatement(accountIds: string[]): Statement {
   return {
-    sql: `SELECT t.id, IF(s.assign_strategy = 'least_open', (
+    sql: `SELECT t.account_id, t.id, IF(s.assign_strategy = 'least_open', (
           SELECT COUNT(*) FROM entries e WHERE e.account_id = t.account_id AND e.assigned_to = t.id AND e.phase = 'lead'
         ), 0) AS open_leads
       FROM telecallers t LEFT JOIN crm_settings s ON s.account_id = t.account_id
-      WHERE t.account_id = ? AND t.active ORDER BY t.id`,
-    values: [accountId],
+      WHERE t.account_id IN (?) AND t.active ORDER BY t.account_id, t.id`,
+    values: [accountIds],
   }
 }
 
-export function updateTurnStatement(accountId: string, telecallerId: string): Statement {
+/** Of accounts whose turns are locked; each has its row. */
+export function updateTurnsStatement(turns: { accountId: string; telecallerId: string }[]): Statement {
   return {
-    sql: 'UPDATE telecaller_turns SET last_telecaller_id = ? WHERE account_id = ?',
-    values: [telecallerId, accountId],
+    sql: `INSERT INTO telecaller_turns (account_id, last_telecaller_id) VALUES ?
+      ON DUPLICATE KEY UPDATE last_telecaller_id = VALUES(last_telecaller_id)`,
+    values: [turns.map(({ accountId, telecallerId }) => [accountId, telecallerId])],
   }
 }
 

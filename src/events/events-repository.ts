@@ -8,35 +8,44 @@ import type { RecordedEvent, TestEvent } from './event-types.ts'
 import { isMessageType, type MessageEvent } from './message-payloads.ts'
 
 /**
- * The statements that record an event; they belong in the transaction of the business row, so that neither is there
+ * The statements that record events; they belong in the transaction of the business rows, so that neither is there
  * without the other. `recorded_at` is the database's own clock in the statement (the session's time zone is UTC): routing
  * compares it with the times at which webhooks became active, taken from the same clock.
+ * @param traceParents of the requests that the events come from, where this is not the request itself
  */
-export function recordEventStatements(event: RecordedEvent): Statement[] {
+export function recordEventStatements(events: RecordedEvent[], traceParents?: (string | null)[]): Statement[] {
   // Without its row in messages nobody would ever send it.
-  if (isMessageType(event.type)) throw new Error('a message is recorded by recordMessage')
-  return outboxStatements(event, 0)
+  if (events.some(({ type }) => isMessageType(type))) throw new Error('a message is recorded by recordMessage')
+  return outboxStatements(events, 0, traceParents)
 }
 
 /** Those of a message's event alone: `messages/message-recording.ts` adds the row of the message. */
 export function recordMessageEventStatements(event: MessageEvent): Statement[] {
-  return outboxStatements(event, 1)
+  return outboxStatements([event], 1)
 }
 
-function outboxStatements(event: RecordedEvent, isMessage: 0 | 1): Statement[] {
+function outboxStatements(events: RecordedEvent[], isMessage: 0 | 1, traceParents?: (string | null)[]): Statement[] {
   return [
-    ...eventStatements(event, isMessage),
-    { sql: 'INSERT INTO unrouted_events (event_id, is_message) VALUES (?, ?)', values: [event.id, isMessage] },
+    ...eventStatements(events, isMessage, traceParents),
+    {
+      sql: `INSERT INTO unrouted_events (event_id, is_message) VALUES ${events.map(() => '(?, ?)').join(', ')}`,
+      values: events.flatMap(({ id }) => [id, isMessage]),
+    },
   ]
 }
 
-function eventStatements(event: RecordedEvent | TestEvent, isMessage: 0 | 1): Statement[] {
+function eventStatements(
+  events: (RecordedEvent | TestEvent)[],
+  isMessage: 0 | 1,
+  traceParents = events.map(() => currentTraceParent()),
+): Statement[] {
+  const row = '(?, ?, ?, ?, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?)'
   return [
     {
       sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id, corporate_id, doctor_id,
           hospital_id, trace_parent)
-        VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?)`,
-      values: [
+        VALUES ${events.map(() => row).join(', ')}`,
+      values: events.flatMap((event, n) => [
         event.id,
         event.accountId,
         event.labId,
@@ -45,24 +54,24 @@ function eventStatements(event: RecordedEvent | TestEvent, isMessage: 0 | 1): St
         event.corporateId,
         event.doctorId,
         event.hospitalId,
-        currentTraceParent(),
-      ],
+        traceParents[n],
+      ]),
     },
     {
-      sql: 'INSERT INTO event_bodies (event_id, body, is_message) VALUES (?, ?, ?)',
-      values: [event.id, event.body, isMessage],
+      sql: `INSERT INTO event_bodies (event_id, body, is_message) VALUES ${events.map(() => '(?, ?, ?)').join(', ')}`,
+      values: events.flatMap(({ id, body }) => [id, body, isMessage]),
     },
   ]
 }
 
 /** The same within a transaction of knex. */
 export async function recordEvent(trx: Knex.Transaction, event: RecordedEvent): Promise<void> {
-  for (const { sql, values } of recordEventStatements(event)) await trx.raw(sql, values as Knex.RawBinding[])
+  for (const { sql, values } of recordEventStatements([event])) await trx.raw(sql, values as Knex.RawBinding[])
 }
 
 /** A test goes to the one webhook that it is for: it waits for no fan-out, and the caller queues it. */
 export async function recordTestEvent(trx: Knex.Transaction, event: TestEvent): Promise<void> {
-  for (const { sql, values } of eventStatements(event, 0)) await trx.raw(sql, values as Knex.RawBinding[])
+  for (const { sql, values } of eventStatements([event], 0)) await trx.raw(sql, values as Knex.RawBinding[])
 }
 
 export interface TracedEvent {

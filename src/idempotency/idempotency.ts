@@ -25,6 +25,8 @@ import {
 
 /** What a handler makes of its transaction: first `claim`, last `record`. Without a key both are nothing. */
 export interface Idempotency {
+  /** Whether the request has a key. */
+  isKeyed: boolean
   /** @throws DecidedByKey where the request was made before, or is being made */
   claim(send: Send): Promise<void>
   /** Keeps the answer; to be committed with what it tells of. */
@@ -53,6 +55,7 @@ export type IdempotencyOf = (
 ) => RequestIdempotency
 
 export const WITHOUT_KEY: RequestIdempotency = {
+  isKeyed: false,
   claim: async () => {},
   record: () => [],
   lookUp: async () => {},
@@ -116,6 +119,7 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
   }
 
   return {
+    isKeyed: true,
     claim,
     record: (reply: Reply) => keep({ reply }),
     lookUp: async () => decide(await findKey(database.knex, scope)),
