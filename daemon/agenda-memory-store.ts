@@ -27,6 +27,8 @@ export class AgendaMemoryStore implements AgendaBackend, JobRepository {
   readonly #jobs = new Map<string, JobParameters>()
   /** Ids of jobs that nobody has locked, by name: the only ones a search for the next job looks at. */
   readonly #free = new Map<string, Set<string>>()
+  /** Ids of lanes' jobs by `laneKey`: thousands of them, each looked for by its webhook. */
+  readonly #ofWebhook = new Map<string, string>()
   /** Ids of locked jobs by name, the longest locked first. */
   readonly #locked = new Map<string, Set<string>>()
 
@@ -162,9 +164,10 @@ export class AgendaMemoryStore implements AgendaBackend, JobRepository {
   #select(options: RemoveJobsOptions): JobParameters[] {
     const ids = options.ids ?? (options.id === undefined ? undefined : [options.id])
     const names = options.names ?? (options.name === undefined ? undefined : [options.name])
-    return [...this.#jobs.values()].filter(
-      (job) =>
-        (!ids || ids.some((id) => String(id) === String(job._id))) &&
+    const found = ids ? ids.map((id) => this.#jobs.get(String(id))) : [...this.#jobs.values()]
+    return found.filter(
+      (job): job is JobParameters =>
+        job !== undefined &&
         (!names || names.includes(job.name)) &&
         (!options.notNames || !options.notNames.includes(job.name)) &&
         (options.data === undefined || isDeepStrictEqual(job.data, options.data)),
@@ -176,6 +179,8 @@ export class AgendaMemoryStore implements AgendaBackend, JobRepository {
     if (job._id) return this.#jobs.get(String(job._id))
     const conditions = job.unique ? Object.entries(job.unique) : job.type === 'single' ? [] : undefined
     if (!conditions) return undefined
+    const webhook = job.unique && conditions.length === 1 ? job.unique[WEBHOOK] : undefined
+    if (typeof webhook === 'string') return this.#jobs.get(this.#ofWebhook.get(laneKey(job.name, webhook)) ?? '')
     for (const other of this.#jobs.values()) {
       if (
         other.name === job.name &&
@@ -196,6 +201,8 @@ export class AgendaMemoryStore implements AgendaBackend, JobRepository {
     this.#delete(job)
     const id = String(job._id)
     this.#jobs.set(id, job)
+    const webhook = valueAt(job, WEBHOOK)
+    if (typeof webhook === 'string') this.#ofWebhook.set(laneKey(job.name, webhook), id)
     const index = job.lockedAt ? this.#locked : this.#free
     const ids = index.get(job.name) ?? new Set()
     index.set(job.name, ids.add(id))
@@ -203,6 +210,9 @@ export class AgendaMemoryStore implements AgendaBackend, JobRepository {
 
   #delete(job: JobParameters): void {
     const id = String(job._id)
+    const webhook = valueAt(this.#jobs.get(id) ?? job, WEBHOOK)
+    const key = typeof webhook === 'string' ? laneKey(job.name, webhook) : undefined
+    if (key !== undefined && this.#ofWebhook.get(key) === id) this.#ofWebhook.delete(key)
     this.#jobs.delete(id)
     this.#free.get(job.name)?.delete(id)
     this.#locked.get(job.name)?.delete(id)
@@ -218,6 +228,13 @@ const EMPTY_OVERVIEW = {
   failed: 0,
   repeating: 0,
   paused: 0,
+}
+
+/** What lanes' jobs are unique by. */
+const WEBHOOK = 'data.webhook'
+
+function laneKey(name: string, webhook: string): string {
+  return `${name} ${webhook}`
 }
 
 /** Reads a dotted path (`data.webhook`), as unique conditions name fields. */

@@ -1,6 +1,7 @@
 /**
  * The daemon's process: config -> database -> daemon; SIGTERM: stop claiming, drain, exit. No logic.
  */
+import './agenda-debug.ts'
 import { connectDatabase, isConnectionFault } from '../db/connection.ts'
 import { findDurabilityFaults } from '../db/durability.ts'
 import { schemaIsCurrent } from '../db/migrate.ts'
