@@ -42,6 +42,10 @@ check: $(INSTALLED) ## Generated types, compiler, contracts, formatting, rules o
 	  $(GENERATE) openapi/$$name.yaml -o $$drafts/$$name.ts >$$drafts/output 2>&1 || { cat $$drafts/output; exit 1; }; \
 	  cmp -s $$drafts/$$name.ts src/generated/$$name.ts || \
 	    { echo "check: src/generated/$$name.ts is not what openapi/$$name.yaml makes: run \`make types\` and commit it"; exit 1; }; \
+	done && \
+	node scripts/contract-requests.ts $$drafts && for name in client operator; do \
+	  cmp -s $$drafts/$$name.json src/generated/$$name.json || \
+	    { echo "check: src/generated/$$name.json is not what openapi/$$name.yaml makes: run \`make types\` and commit it"; exit 1; }; \
 	done
 	@echo 'check: compiler'
 	@tsc --noEmit
@@ -54,9 +58,10 @@ check: $(INSTALLED) ## Generated types, compiler, contracts, formatting, rules o
 	@echo 'check: supply chain'
 	@node scripts/security/supply-chain.ts
 
-types: $(INSTALLED) ## Generate the types of both contracts
+types: $(INSTALLED) ## Generate from both contracts: types, and what the API reads of them
 	@$(GENERATE) openapi/client.yaml -o src/generated/client.ts
 	@$(GENERATE) openapi/operator.yaml -o src/generated/operator.ts
+	@node scripts/contract-requests.ts src/generated
 
 mock: $(INSTALLED) ## Answer as the client contract says, on MOCK_PORT
 	@exec node scripts/mock.ts

@@ -34,7 +34,7 @@ import { isKnown, negotiateEncoding, Representation } from './representation.ts'
 import { fileTooLarge } from './reports/report-store.ts'
 import type { Tracing } from './tracing.ts'
 
-const CONTRACTS = join(import.meta.dirname, '..', 'openapi')
+const CONTRACTS = join(import.meta.dirname, 'generated')
 
 export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientTokens'> {
   logger: Logger
@@ -95,7 +95,7 @@ async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<Con
   const accounts = new RecentAccounts(knex, deps.clock)
   const authenticate = createIntegratorAuthentication(deps.accessTokens, accounts)
   return createContractApi({
-    definition: join(CONTRACTS, 'client.yaml'),
+    definition: join(CONTRACTS, 'client.json'),
     handlers: clientOperations(deps),
     admit: createCrmAdmission(deps.database.batch, crmCalls),
     idempotencyOf: createIdempotency(deps),
@@ -116,7 +116,7 @@ async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<Con
 
 async function createOperatorApi(deps: HandlerDeps, reportMaxBytes: number): Promise<ContractApi> {
   return createContractApi({
-    definition: join(CONTRACTS, 'operator.yaml'),
+    definition: join(CONTRACTS, 'operator.json'),
     handlers: operatorOperations(deps),
     receiveFile: async (req) => {
       if (Number(req.headers['content-length'] ?? 0) > reportMaxBytes) throw fileTooLarge(reportMaxBytes)
