@@ -10,6 +10,10 @@ export REDOCLY_SUPPRESS_UPDATE_NOTICE := true
 # npm writes this file last, so it is there and newer than the lockfile only after a complete installation.
 INSTALLED := node_modules/.package-lock.json
 
+# What Node makes of the sources is kept for the next start, which takes half the CPU time and 20 MB less then. Not for npm, which
+# empties the folder.
+COMPILED := NODE_COMPILE_CACHE="$${NODE_COMPILE_CACHE:-$(CURDIR)/node_modules/.cache/compiled}"
+
 # A field with a default may be left out of a request: without this it would be required.
 GENERATE := openapi-typescript --default-non-nullable=false
 
@@ -22,16 +26,16 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: $(INSTALLED) ## Start everything: private database (unless MYSQL_URL is set), schema, demo data, API, daemon
-	@exec node scripts/run.ts
+	@$(COMPILED) exec node scripts/run.ts
 
 migrate: $(INSTALLED) ## Bring the database's schema up to this version
-	@exec node scripts/migrate.ts
+	@$(COMPILED) exec node scripts/migrate.ts
 
 api: $(INSTALLED) ## Start one API process
-	@exec node src/server.ts
+	@$(COMPILED) exec node src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
-	@exec node daemon/main.ts
+	@$(COMPILED) exec node daemon/main.ts
 
 test: $(INSTALLED) ## Run the whole suite; needs nothing but this machine
 	@exec vitest run --config test/vitest.config.ts $(ARGS)
