@@ -14,6 +14,10 @@ INSTALLED := node_modules/.package-lock.json
 # empties the folder.
 COMPILED := NODE_COMPILE_CACHE="$${NODE_COMPILE_CACHE:-$(CURDIR)/node_modules/.cache/compiled}"
 
+# As in scripts/service-process.ts, which says why.
+SERVICE := MALLOC_ARENA_MAX=$${MALLOC_ARENA_MAX:-2} $(COMPILED)
+SERVICE_NODE := node --max-semi-space-size=8 --heap-growing-percent=60
+
 # A field with a default may be left out of a request: without this it would be required.
 GENERATE := openapi-typescript --default-non-nullable=false
 
@@ -32,10 +36,10 @@ migrate: $(INSTALLED) ## Bring the database's schema up to this version
 	@$(COMPILED) exec node scripts/migrate.ts
 
 api: $(INSTALLED) ## Start one API process
-	@$(COMPILED) exec node src/server.ts
+	@$(SERVICE) exec $(SERVICE_NODE) src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
-	@$(COMPILED) exec node daemon/main.ts
+	@$(SERVICE) exec $(SERVICE_NODE) daemon/main.ts
 
 test: $(INSTALLED) ## Run the whole suite; needs nothing but this machine
 	@exec vitest run --config test/vitest.config.ts $(ARGS)
@@ -80,13 +84,13 @@ fuzz: $(INSTALLED) ## Send what the contracts allow, and what they do not: ARGS=
 	@exec node scripts/fuzz.ts $(ARGS)
 
 bench: $(INSTALLED) ## Measure everything beside this machine's own limits, in under 25 minutes; writes bench.json
-	@exec node scripts/bench/bench.ts $(ARGS)
+	@$(COMPILED) exec node scripts/bench/bench.ts $(ARGS)
 
 bench-quick: $(INSTALLED) ## The main ratios of `make bench`, in some 3 minutes
-	@exec node scripts/bench/bench.ts --quick $(ARGS)
+	@$(COMPILED) exec node scripts/bench/bench.ts --quick $(ARGS)
 
 bench-long: $(INSTALLED) ## What takes long: memory over 15 minutes, 10,000,000 events, the first run of a fresh clone
-	@exec node scripts/bench/bench-long.ts $(ARGS)
+	@$(COMPILED) exec node scripts/bench/bench-long.ts $(ARGS)
 
 bench-scale: $(INSTALLED) ## Deliveries and leads with 1, 2 and 3 daemons and APIs
 	@exec node scripts/bench/scale.ts $(ARGS)

@@ -22,6 +22,15 @@ export interface Service {
   stop(): Promise<void>
 }
 
+/**
+ * What bounds the memory of a service, given to Node and to the C library. Otherwise young objects get up to 128 MB under load, old
+ * ones four times what is in use before they are looked through, and each of Node's threads has a heap for what it once needed.
+ */
+export const SERVICE_MEMORY = {
+  nodeArguments: ['--max-semi-space-size=8', '--heap-growing-percent=60'],
+  env: { MALLOC_ARENA_MAX: '2' },
+}
+
 const STOP_TIMEOUT_MS = 20_000
 const READY_TIMEOUT_MS = 60_000
 const SHOWN_LINES = 20
@@ -36,7 +45,10 @@ export function startService(name: string, script: string, env: NodeJS.ProcessEn
   rotate(logFile)
   const log = openSync(logFile, 'a')
   const logStart = sizeOf(logFile)
-  const child = spawnTied(process.execPath, [script], { env, stdio: ['ignore', 'pipe', log] })
+  const child = spawnTied(process.execPath, [...SERVICE_MEMORY.nodeArguments, script], {
+    env: { ...SERVICE_MEMORY.env, ...env },
+    stdio: ['ignore', 'pipe', log],
+  })
   closeSync(log)
 
   let how: string | undefined
