@@ -120,6 +120,7 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
   // Computed anew for each request otherwise.
   const operations = contract.router.getOperations()
   contract.router.getOperations = () => operations
+  readLess(contract.router, operations)
 
   for (const [scheme, handler] of Object.entries(options.security)) {
     contract.registerSecurityHandler(scheme, (_: Context, { req, res, trace, budget }: Incoming) =>
@@ -172,6 +173,38 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
         return await budget.spend(() => incoming.idempotency.settle(error))
       }
     },
+  }
+}
+
+/**
+ * openapi-backend reads a request four times over, with cookies, headers and copies that nothing here asks for, and looks for its
+ * operation among all of them. Where a path has no parameter there is little to read; the others stay with it.
+ */
+function readLess(router: OpenAPIBackend['router'], operations: Operation[]): void {
+  const { matchOperation, parseRequest } = router
+  const hasParameters = ({ path }: Operation) => path.includes('{')
+  const known = new Map(
+    operations
+      .filter((operation) => !hasParameters(operation))
+      .map((operation) => [`${operation.method} ${operation.path}`, operation]),
+  )
+  router.matchOperation = ((request: Request, strict: boolean) =>
+    known.get(`${request.method.toLowerCase()} ${request.path}`) ??
+    matchOperation.call(router, request, strict)) as typeof matchOperation
+  router.parseRequest = (request, operation) => {
+    if (operation && hasParameters(operation)) return parseRequest.call(router, request, operation)
+    const { path, body } = request
+    const query = { ...(request.query as Record<string, string>) }
+    return {
+      method: request.method.toLowerCase(),
+      path,
+      params: {},
+      headers: {},
+      query,
+      cookies: {},
+      body,
+      requestBody: body,
+    }
   }
 }
 
@@ -257,6 +290,7 @@ async function takeKey({ operation, security }: Context, incoming: Incoming, of?
   const { req, request, budget } = incoming
   const key = req.get('idempotency-key')
   incoming.idempotency = of?.(operation.operationId!, security, key, request.body) ?? WITHOUT_KEY
+  if (incoming.idempotency === WITHOUT_KEY) return
   await budget.spend(() => incoming.idempotency.lookUp())
 }
 

@@ -7,6 +7,7 @@ import {
   createDecipheriv,
   createHash,
   createHmac,
+  hash,
   hkdfSync,
   randomBytes,
   timingSafeEqual,
@@ -47,12 +48,12 @@ export function newSecret(): string {
 
 /** For secrets of 256 random bits only: too little work for anything a person chose. */
 export function hashSecret(secret: string): Buffer {
-  return createHash('sha256').update(secret, 'utf8').digest()
+  return hash('sha256', secret, 'buffer')
 }
 
 /** A guard's key for a value that must not be stored as it is. Not a secret: it only keeps patient data out of a table. */
 export function hashValue(value: string): Buffer {
-  return createHash('sha256').update(value, 'utf8').digest()
+  return hash('sha256', value, 'buffer')
 }
 
 export function equalInConstantTime(a: Buffer, b: Buffer): boolean {

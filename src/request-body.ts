@@ -97,9 +97,11 @@ function cutShort(): DomainError {
   return badRequest('the body ended early')
 }
 
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
 function decode(bytes: Buffer): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    return utf8.decode(bytes)
   } catch {
     throw badRequest('the body is not valid UTF-8', 'malformed_json')
   }

@@ -51,9 +51,17 @@ function offsetMs(instantMs: number, timeZone: string): number {
   return wallClockMs(instantMs, timeZone) - instantMs
 }
 
+/** By zone: under load many calls ask for one second's day, and no clock is moved within a second. */
+const lastDays = new Map<string, { second: number; day: string }>()
+
 /** The calendar day, `YYYY-MM-DD`, that it is in the zone at an instant. */
 export function localDay(instantMs: number, timeZone: string): string {
-  return new Date(wallClockMs(instantMs, timeZone)).toISOString().slice(0, 10)
+  const second = Math.floor(instantMs / 1000)
+  const last = lastDays.get(timeZone)
+  if (last?.second === second) return last.day
+  const day = new Date(wallClockMs(instantMs, timeZone)).toISOString().slice(0, 10)
+  lastDays.set(timeZone, { second, day })
+  return day
 }
 
 /**
