@@ -54,7 +54,8 @@ export class LaneOwnership {
   readonly #clock: Clock
   readonly take = togetherInTick((lanes: OwnedBy[]) => this.#takeAll(lanes))
   readonly readSettings = togetherInTick((webhookIds: string[]) => this.#listSettings(webhookIds))
-  readonly giveBack = togetherInTick((lanes: OwnedBy[]) => this.#settleAll(lanes))
+  /** Nobody waits for it: what ends while others are given back goes with the next ones. */
+  readonly giveBack = togetherInTick((lanes: OwnedBy[]) => this.#settleAll(lanes), { groups: 1 })
 
   constructor(database: Database, keys: Keys, clock: Clock) {
     this.#database = database
