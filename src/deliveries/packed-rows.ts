@@ -5,72 +5,142 @@
 import type { Statement } from '../../db/batch.ts'
 
 /** Columns with their widths, in the order of the text. All are ASCII; numbers are padded with zeros. */
-const FIELDS = {
+const COMMON = {
   webhookId: 26,
   eventId: 26,
-  // `delivered`, `exhausted`, `discarded`: all nine letters long.
-  status: 9,
   attempts: 5,
   seq: 16,
   startedAt: 23,
   durationMs: 10,
-  class: 20,
   httpStatus: 3,
-  /** Where the row's bytes begin: the error's, then the answer's. */
-  bytesAt: 8,
-  errorLength: 4,
-  answerLength: 4,
 } as const
 
-type Field = keyof typeof FIELDS
+const SUCCESS = 'ok'
 
-const ROW_WIDTH = Object.values(FIELDS).reduce<number>((sum, width) => sum + width, 0)
+/** The same for all successes. */
+const OUTCOME = {
+  // `delivered`, `exhausted`, `discarded`: all nine letters long.
+  status: 9,
+  class: 20,
+} as const
+
+/** Where the row's bytes begin, the error's and then the answer's: not for an answer without a body. */
+const BYTES = { bytesAt: 8, errorLength: 4, answerLength: 4 } as const
+
+type Field = keyof typeof COMMON | keyof typeof OUTCOME | keyof typeof BYTES
+
 /** 8 x 8 x 8 rows of numbers. */
 export const MOST_ROWS = 512
 const DIGITS = `(SELECT 0 AS d ${[1, 2, 3, 4, 5, 6, 7].map((d) => `UNION ALL SELECT ${d}`).join(' ')})`
 const NUMBERS = `(SELECT 64 * a.d + 8 * b.d + c.d AS n FROM ${DIGITS} a JOIN ${DIGITS} b JOIN ${DIGITS} c)`
 
-function cut(field: Field): string {
-  let at = 1
-  for (const [name, width] of Object.entries(FIELDS)) {
-    if (name === field) return `SUBSTR(r.fields, x.n * ${ROW_WIDTH} + ${at}, ${width})`
-    at += width
+/** Rows that need the same fields go in one statement: what is cut for nothing costs the server as much as what is cut for use. */
+class Shape {
+  readonly rowWidth: number
+  readonly insert: string
+  readonly #fields: [Field, number][]
+  readonly #success: boolean
+  readonly #bytes: boolean
+
+  constructor(success: boolean, bytes: boolean) {
+    this.#success = success
+    this.#bytes = bytes
+    const widths = { ...COMMON, ...(success ? {} : OUTCOME), ...(bytes ? BYTES : {}) }
+    this.#fields = Object.entries(widths) as [Field, number][]
+    this.rowWidth = this.#fields.reduce((sum, [, width]) => sum + width, 0)
+    this.insert = this.#insert()
   }
-  throw new Error(`no field ${field}`)
-}
 
-const BYTES_AT = `CAST(${cut('bytesAt')} AS UNSIGNED)`
-const ERROR_LENGTH = `CAST(${cut('errorLength')} AS UNSIGNED)`
-const ERROR = `CONVERT(SUBSTR(r.bytes, ${BYTES_AT} + 1, ${ERROR_LENGTH}) USING utf8mb4)`
-const ANSWER = `SUBSTR(r.bytes, ${BYTES_AT} + ${ERROR_LENGTH} + 1, CAST(${cut('answerLength')} AS UNSIGNED))`
-const NO_BYTES = `'${number(0, FIELDS.errorLength)}'`
-
-/** The columns of `deliveries`, each with what it is cut from. */
-const COLUMNS: [column: string, expression: string][] = [
-  ['webhook_id', cut('webhookId')],
-  ['event_id', cut('eventId')],
-  ['status', cut('status')],
-  ['attempts', cut('attempts')],
-  ['ended_at', 'r.ended_at'],
-  ['seq', cut('seq')],
-  ['started_at', cut('startedAt')],
-  ['duration_ms', cut('durationMs')],
-  ['class', `RTRIM(${cut('class')})`],
-  ['http_status', `NULLIF(${cut('httpStatus')}, '000')`],
-  ['error', `CASE WHEN ${cut('errorLength')} = ${NO_BYTES} THEN NULL ELSE ${ERROR} END`],
-  ['answer', `CASE WHEN ${cut('answerLength')} = ${NO_BYTES} THEN NULL ELSE ${ANSWER} END`],
-]
-
-/** A copy that was sent again by hand has ended before. */
-const INSERT = `
-  INSERT INTO deliveries (${COLUMNS.map(([column]) => column).join(', ')})
-  SELECT ${COLUMNS.map(([, expression]) => expression).join(',\n    ')}
+  /** A copy that was sent again by hand has ended before. */
+  #insert(): string {
+    const columns = this.#columns()
+    return `
+  INSERT INTO deliveries (${columns.map(([column]) => column).join(', ')})
+  SELECT ${columns.map(([, expression]) => expression).join(',\n    ')}
   FROM (SELECT CONVERT(? USING ascii) AS fields, ? AS bytes, CAST(? AS DATETIME(3)) AS ended_at) r
   JOIN ${NUMBERS} x
   WHERE x.n < ?
-  ON DUPLICATE KEY UPDATE ${COLUMNS.slice(2)
+  ON DUPLICATE KEY UPDATE ${columns
+    .slice(2)
     .map(([column]) => `${column} = VALUES(${column})`)
     .join(', ')}`
+  }
+
+  /** The columns of `deliveries`, each with what it is cut from. */
+  #columns(): [column: string, expression: string][] {
+    return [
+      ['webhook_id', this.#cut('webhookId')],
+      ['event_id', this.#cut('eventId')],
+      ['status', this.#success ? "'delivered'" : this.#cut('status')],
+      ['attempts', this.#cut('attempts')],
+      ['ended_at', 'r.ended_at'],
+      ['seq', this.#cut('seq')],
+      ['started_at', this.#cut('startedAt')],
+      ['duration_ms', this.#cut('durationMs')],
+      ['class', this.#success ? `'${SUCCESS}'` : `RTRIM(${this.#cut('class')})`],
+      ['http_status', `NULLIF(${this.#cut('httpStatus')}, '000')`],
+      ...this.#bytesColumns(),
+    ]
+  }
+
+  #bytesColumns(): [column: string, expression: string][] {
+    if (!this.#bytes) {
+      return [
+        ['error', 'NULL'],
+        ['answer', 'NULL'],
+      ]
+    }
+    const none = `'${number(0, BYTES.errorLength)}'`
+    const bytesAt = `CAST(${this.#cut('bytesAt')} AS UNSIGNED)`
+    const errorLength = `CAST(${this.#cut('errorLength')} AS UNSIGNED)`
+    const error = `CONVERT(SUBSTR(r.bytes, ${bytesAt} + 1, ${errorLength}) USING utf8mb4)`
+    const answer = `SUBSTR(r.bytes, ${bytesAt} + ${errorLength} + 1, CAST(${this.#cut('answerLength')} AS UNSIGNED))`
+    return [
+      ['error', `CASE WHEN ${this.#cut('errorLength')} = ${none} THEN NULL ELSE ${error} END`],
+      ['answer', `CASE WHEN ${this.#cut('answerLength')} = ${none} THEN NULL ELSE ${answer} END`],
+    ]
+  }
+
+  #cut(field: Field): string {
+    let at = 1
+    for (const [name, width] of this.#fields) {
+      if (name === field) return `SUBSTR(r.fields, x.n * ${this.rowWidth} + ${at}, ${width})`
+      at += width
+    }
+    throw new Error(`no field ${field}`)
+  }
+
+  pack(rows: EndedRow[]): [fields: string, bytes: Buffer] {
+    const kept: Buffer[] = []
+    let keptBytes = 0
+    let fields = ''
+    for (const [n, row] of rows.entries()) {
+      fields +=
+        row.webhookId +
+        row.eventId +
+        number(row.attempts, COMMON.attempts) +
+        number(row.seq, COMMON.seq) +
+        time(row.startedAt) +
+        number(Math.round(row.durationMs), COMMON.durationMs) +
+        number(row.httpStatus ?? 0, COMMON.httpStatus)
+      if (!this.#success) fields += row.status + row.class.padEnd(OUTCOME.class)
+      if (this.#bytes) {
+        const error = row.error === null ? undefined : Buffer.from(row.error)
+        fields +=
+          number(keptBytes, BYTES.bytesAt) +
+          number(error?.length ?? 0, BYTES.errorLength) +
+          number(row.answer?.length ?? 0, BYTES.answerLength)
+        for (const bytes of [error, row.answer]) {
+          if (!bytes) continue
+          kept.push(bytes)
+          keptBytes += bytes.length
+        }
+      }
+      if (fields.length !== (n + 1) * this.rowWidth) throw new RangeError('a value is wider than its field')
+    }
+    return [fields, kept.length > 0 ? Buffer.concat(kept) : EMPTY]
+  }
+}
 
 export interface EndedRow {
   webhookId: string
@@ -86,47 +156,30 @@ export interface EndedRow {
   answer: Buffer | null
 }
 
+/** By whether the row is a success, and whether it has bytes. */
+const SHAPES = [new Shape(false, false), new Shape(false, true), new Shape(true, false), new Shape(true, true)]
+
 /**
  * @param rows ended deliveries with their last attempts
  * @param endedAt the same for all
  * @throws RangeError when a value is wider than its field: a row that is cut off wrongly would be another one
  */
 export function endedStatements(rows: EndedRow[], endedAt: Date): Statement[] {
-  const statements: Statement[] = []
-  for (let from = 0; from < rows.length; from += MOST_ROWS) {
-    const part = rows.slice(from, from + MOST_ROWS)
-    statements.push({ sql: INSERT, values: [...pack(part), endedAt, part.length] })
+  const groups: EndedRow[][] = SHAPES.map(() => [])
+  for (const row of rows) {
+    const success = row.status === 'delivered' && row.class === SUCCESS
+    const bytes = row.error !== null || row.answer !== null
+    groups[(success ? 2 : 0) + (bytes ? 1 : 0)]!.push(row)
   }
-  return statements
-}
-
-function pack(rows: EndedRow[]): [fields: string, bytes: Buffer] {
-  const kept: Buffer[] = []
-  let keptBytes = 0
-  let fields = ''
-  for (const [n, row] of rows.entries()) {
-    const error = row.error === null ? undefined : Buffer.from(row.error)
-    fields +=
-      row.webhookId +
-      row.eventId +
-      row.status +
-      number(row.attempts, FIELDS.attempts) +
-      number(row.seq, FIELDS.seq) +
-      time(row.startedAt) +
-      number(Math.round(row.durationMs), FIELDS.durationMs) +
-      row.class.padEnd(FIELDS.class) +
-      number(row.httpStatus ?? 0, FIELDS.httpStatus) +
-      number(keptBytes, FIELDS.bytesAt) +
-      number(error?.length ?? 0, FIELDS.errorLength) +
-      number(row.answer?.length ?? 0, FIELDS.answerLength)
-    if (fields.length !== (n + 1) * ROW_WIDTH) throw new RangeError('a value is wider than its field')
-    for (const bytes of [error, row.answer]) {
-      if (!bytes) continue
-      kept.push(bytes)
-      keptBytes += bytes.length
+  const statements: Statement[] = []
+  for (const [index, group] of groups.entries()) {
+    const shape = SHAPES[index]!
+    for (let from = 0; from < group.length; from += MOST_ROWS) {
+      const part = group.slice(from, from + MOST_ROWS)
+      statements.push({ sql: shape.insert, values: [...shape.pack(part), endedAt, part.length] })
     }
   }
-  return [fields, kept.length > 0 ? Buffer.concat(kept) : EMPTY]
+  return statements
 }
 
 const EMPTY = Buffer.alloc(0)
