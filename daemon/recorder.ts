@@ -6,6 +6,7 @@ import type { BatchPool } from '../db/batch.ts'
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
 import type { Clock } from '../src/clock.ts'
 import { recordAttempts, type Recorded } from '../src/deliveries/attempts-repository.ts'
+import { KnownLanes } from '../src/deliveries/known-lanes.ts'
 import type { AttemptResult, RecordingRules } from '../src/deliveries/recording-rules.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 
@@ -26,6 +27,7 @@ export interface RecorderOptions {
 
 export class Recorder {
   readonly #options: RecorderOptions
+  readonly #known = new KnownLanes()
   #pending: AttemptResult[] = []
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> | undefined
@@ -71,7 +73,7 @@ export class Recorder {
         const owner = token()
         const own = results.filter((result) => result.token === owner)
         if (own.length === 0) return
-        onRecorded(own, await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt))
+        onRecorded(own, await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt, this.#known))
         return
       } catch (error) {
         if (!isRetriable(error) && !isConnectionFault(error)) return this.#split(results, error)

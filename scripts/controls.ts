@@ -1,5 +1,5 @@
 /**
- * `make controls`: switches each of the eight guards off in a copy of the code, one of them for two tests, and expects the test
+ * `make controls`: switches each of the eight guards off in a copy of the code, some of them for two tests, and expects the test
  * that it is shown by to turn red.
  *
  * CONTROLS=3,7 tries only these.
@@ -33,6 +33,13 @@ const CONTROLS: Breakage[] = [
     edits: [['AND owner = ? ORDER BY webhook_id FOR UPDATE', 'AND ? IS NOT NULL ORDER BY webhook_id FOR UPDATE']],
     tests: [GUARDS_TEST],
     only: 'has lost its lane',
+  },
+  {
+    name: 'owner check: so are successes of webhooks that are known as healthy',
+    file: 'src/deliveries/known-lanes.ts',
+    edits: [['IF(owner = ? AND last_seq =', 'IF(? IS NOT NULL AND last_seq =']],
+    tests: [GUARDS_TEST],
+    only: 'knows its lane as a healthy one',
   },
   {
     name: 'budget of their own: failing and slow webhooks take slots of the healthy',

@@ -62,6 +62,22 @@ test('a daemon that has lost its lane writes nothing down, however late its answ
   expect(await knex('attempts').where({ webhook_id: webhook.id }).pluck('n')).toEqual([1])
 })
 
+test('a daemon that knows its lane as a healthy one, and has lost it, writes nothing down', async () => {
+  const { webhook, daemon, copy } = await takenCopy()
+  const { knex } = db.database
+  await daemon.record([{ copy, ok: true }])
+  const event = await world.event()
+  await daemon.route()
+  const next = await daemon.copyOf(webhook.id, event.id)
+  await knex('lanes')
+    .where({ webhook_id: webhook.id })
+    .update({ owner: new HandDaemon(world).token })
+  const { lostWebhookIds } = await daemon.record([{ copy: next, ok: true }])
+  expect([...lostWebhookIds]).toEqual([webhook.id])
+  expect(await knex('attempts').where({ webhook_id: webhook.id }).pluck('event_id')).toEqual([copy.eventId])
+  expect(await knex('lanes').where({ webhook_id: webhook.id }).pluck('last_seq')).toEqual([1])
+})
+
 test('a failed attempt that is recorded while its webhook is deleted finds it deleted', async () => {
   // A second of failing is enough to be deleted for it.
   const { webhook, daemon, copy } = await takenCopy({

@@ -229,7 +229,11 @@ const draining: DeliveryPoint['kill'] = async (_stage, daemon, _webhook, cause) 
 }
 
 const READ = (webhook: string) => new RegExp(`FROM delivery_queue q JOIN event_bodies[^]*'${webhook}'`)
-const JUDGE = (webhook: string) => new RegExp(`FROM webhooks\\s+WHERE id IN[^]*'${webhook}'[^]*FOR UPDATE`)
+/** The first statement of recording: of a webhook that is known as healthy, its lane's. */
+const JUDGE = (webhook: string) =>
+  new RegExp(
+    `FROM webhooks\\s+WHERE id IN[^]*'${webhook}'[^]*FOR UPDATE|INSERT INTO lanes \\(webhook_id, last_seq\\)[^]*'${webhook}'`,
+  )
 const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*'${webhook}'`)
 
 const DELIVERY_POINTS: DeliveryPoint[] = [

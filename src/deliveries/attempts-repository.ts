@@ -12,6 +12,7 @@ import {
   lockMessagesStatement,
   type EndedCopy,
 } from '../messages/messages-repository.ts'
+import { haveAllMoved, KnownLanes, moveStatement } from './known-lanes.ts'
 import { endedStatements, type EndedRow } from './packed-rows.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
 import {
@@ -45,6 +46,7 @@ const EAGER_DAYS = 3650
 /**
  * @param now the database's UTC time
  * @param inDoubt a commit of these results was sent and its answer lost: those that are on disk already are left out
+ * @param known what the caller's earlier batches left behind
  */
 export async function recordAttempts(
   batch: BatchPool,
@@ -53,9 +55,54 @@ export async function recordAttempts(
   now: Date,
   rules: RecordingRules,
   inDoubt = false,
+  known = new KnownLanes(),
+): Promise<Recorded> {
+  const healthy = inDoubt ? undefined : known.healthyLanes(token, results)
+  // Until it has committed, nobody knows how the lanes stand.
+  known.forget(results)
+  const successes = healthy && (await recordSuccesses(batch, token, results, now, rules, healthy, known))
+  return successes ?? recordAll(batch, token, results, now, rules, inDoubt, known)
+}
+
+/**
+ * Successes of webhooks that are healthy: there is nothing to judge, so the webhooks' rows are neither locked nor read.
+ * @param lanes changed by the call
+ * @returns undefined, with nothing written, when a lane is not as it was known
+ */
+async function recordSuccesses(
+  batch: BatchPool,
+  token: string,
+  results: AttemptResult[],
+  now: Date,
+  rules: RecordingRules,
+  lanes: Map<string, LaneRecord>,
+  known: KnownLanes,
+): Promise<Recorded | undefined> {
+  const messageIds = messageIdsOf(results)
+  const move = moveStatement(token, lanes, results)
+  return batch.transaction(async (send) => {
+    const [moved] = await send([move, ...(messageIds.length > 0 ? [lockMessagesStatement(messageIds)] : [])])
+    if (!haveAllMoved(moved!, lanes)) return undefined
+    const applied = results.map((result) => applyResult(lanes.get(result.webhookId)!, result, now, rules))
+    const endedCopies = endedCopiesOf(applied)
+    const written = await send([...attemptStatements(applied, now), ...copyEndStatements(endedCopies, now), COMMIT])
+    known.learn(token, lanes.values())
+    const normalMessages = countNormal(endedCopies, written.slice(0, -1))
+    return { lostWebhookIds: new Set(), ...NOTHING_RECORDED, normalMessages }
+  })
+}
+
+async function recordAll(
+  batch: BatchPool,
+  token: string,
+  results: AttemptResult[],
+  now: Date,
+  rules: RecordingRules,
+  inDoubt: boolean,
+  known: KnownLanes,
 ): Promise<Recorded> {
   const webhookIds = [...new Set(results.map((result) => result.webhookId))].sort()
-  const messageIds = [...new Set(results.filter(({ isMessage }) => isMessage).map(({ eventId }) => eventId))].sort()
+  const messageIds = messageIdsOf(results)
   return batch.transaction(async (send) => {
     // Lock order everywhere: webhook, lane, message, others, each by id. Health is judged under the webhook's lock.
     const [webhooks, lanes, ...others] = await send([
@@ -91,6 +138,7 @@ export async function recordAttempts(
       ...copyEndStatements(endedCopies, now),
       COMMIT,
     ])
+    known.learn(token, after.values())
     const normalMessages = countNormal(endedCopies, written.slice(0, -1))
     const exhausted = applied.filter(({ delivery }) => 'status' in delivery && delivery.status === 'exhausted').length
     return { lostWebhookIds, healthChanges: changesOf(before, after), normalMessages, exhausted }
@@ -166,6 +214,10 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
     ...unlessEmpty(earlier, INSERT_EARLIER),
     ...unlessEmpty(retried, 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?'),
   ]
+}
+
+function messageIdsOf(results: AttemptResult[]): string[] {
+  return [...new Set(results.filter(({ isMessage }) => isMessage).map(({ eventId }) => eventId))].sort()
 }
 
 function endedCopiesOf(applied: AppliedResult[]): EndedCopy[] {

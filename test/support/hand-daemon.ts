@@ -4,6 +4,7 @@
  */
 import { routeEvents, type Routed } from '../../src/events/event-routing.ts'
 import { recordAttempts, type Recorded } from '../../src/deliveries/attempts-repository.ts'
+import { KnownLanes } from '../../src/deliveries/known-lanes.ts'
 import {
   discardOldCopies,
   listDueDeliveries,
@@ -23,6 +24,7 @@ export class HandDaemon {
   readonly token = newId(0)
   readonly #world: DeliveryWorld
   readonly #rules: RecordingRules
+  readonly #known = new KnownLanes()
 
   constructor(world: DeliveryWorld, env: Record<string, string> = {}) {
     this.#world = world
@@ -52,7 +54,7 @@ export class HandDaemon {
   record(answers: { copy: PendingDelivery; ok: boolean }[]): Promise<Recorded> {
     const { database, clock } = this.#world
     const results = answers.map(({ copy, ok }) => this.#result(copy, ok))
-    return recordAttempts(database.batch, this.token, results, clock.now(), this.#rules)
+    return recordAttempts(database.batch, this.token, results, clock.now(), this.#rules, false, this.#known)
   }
 
   /** Discards what a webhook that has gone still has. */
