@@ -1,0 +1,217 @@
+/**
+ * What a lane has read ahead of its queue: what it may send next, and what it still holds because it is not recorded yet.
+ */
+import type { Knex } from 'knex'
+import { monotonicMs } from '../src/clock.ts'
+import {
+  type HeadRequest,
+  listDueDeliveries,
+  listWaitingUpTo,
+  type PendingDelivery,
+  type QueuePosition,
+} from '../src/deliveries/delivery-queue-repository.ts'
+import type { ReadAhead } from './read-ahead.ts'
+
+/** Reading goes on behind what was read last, but from the head at least so often: ids don't commit in order. */
+const HEAD_READ_MS = 1000
+/** A lane reads so many rows, and twice as many each time it had nothing left to send before they came, or there is room. */
+const FIRST_READ_ROWS = 50
+const MOST_READ_ROWS = 800
+/** Reads of so few rows go together with those of other lanes; a longer one would keep them waiting. */
+const MOST_SHARED_ROWS = 100
+
+export interface LaneBacklogDeps {
+  knex: Knex
+  readAhead: ReadAhead
+  /** Reads the head of the queue, together with other lanes that want to in this moment. */
+  readHead: (request: HeadRequest) => Promise<PendingDelivery[]>
+}
+
+export class LaneBacklog {
+  readonly #webhookId: string
+  readonly #deps: LaneBacklogDeps
+  #readRows = FIRST_READ_ROWS
+  /** What was taken out leaves a hole, so that its body is not kept; the holes are cut off when they are half of it. */
+  #buffer: (PendingDelivery | undefined)[] = []
+  /** Where the next one stands in it. */
+  #at = 0
+  /** Events in the buffer, in flight, or not yet recorded, with their epoch: a read from the head leaves them out. */
+  readonly #held = new Map<string, number>()
+  /** Recorded while a read is under way: its view may be older, and would show them as pending still. */
+  readonly #recordedDuringRead = new Set<string>()
+  /** Up to here the queue was read; what has come before it since is seen by a look at the head. */
+  #position: QueuePosition | undefined
+  /** Raised when what was read ahead is dropped: a reading under way then does not count. */
+  #generation = 0
+  #headReadAtMs = -Infinity
+  /** When a read from the head found nothing new; undefined: there may be more. */
+  #dryAtMs: number | undefined
+  #reading = false
+  #nudged = false
+
+  constructor(deps: LaneBacklogDeps, webhookId: string) {
+    this.#deps = deps
+    this.#webhookId = webhookId
+  }
+
+  get next(): PendingDelivery | undefined {
+    return this.#buffer[this.#at]
+  }
+
+  /** Monotonic; undefined: there may be something to read. */
+  get dryAtMs(): number | undefined {
+    return this.#dryAtMs
+  }
+
+  get isEmpty(): boolean {
+    return this.#held.size === 0
+  }
+
+  /** Taken, and not recorded yet. */
+  get underWay(): number {
+    return this.#held.size - this.#waiting
+  }
+
+  get wantsRows(): boolean {
+    return this.#dryAtMs === undefined && this.#waiting < this.#readRows / 2
+  }
+
+  get #waiting(): number {
+    return this.#buffer.length - this.#at
+  }
+
+  /** The next one, which stays held until it is recorded. */
+  take(): PendingDelivery {
+    const delivery = this.#buffer[this.#at]!
+    this.#buffer[this.#at] = undefined
+    this.#at += 1
+    if (this.#at * 2 >= this.#buffer.length) {
+      this.#buffer = this.#buffer.slice(this.#at)
+      this.#at = 0
+    }
+    this.#deps.readAhead.release(delivery.body.length)
+    return delivery
+  }
+
+  recorded(eventId: string): void {
+    this.#held.delete(eventId)
+    if (this.#reading) this.#recordedDuringRead.add(eventId)
+  }
+
+  holdsEpochBefore(epoch: number): boolean {
+    for (const held of this.#held.values()) if (held < epoch) return true
+    return false
+  }
+
+  /** What was read ahead is not to be sent, and a reading under way counts for nothing. */
+  drop(): void {
+    for (const delivery of this.#buffer) {
+      if (!delivery) continue
+      this.#held.delete(delivery.eventId)
+      this.#deps.readAhead.release(delivery.body.length)
+    }
+    this.#buffer = []
+    this.#at = 0
+    this.#position = undefined
+    this.ignoreReading()
+  }
+
+  ignoreReading(): void {
+    this.#generation += 1
+  }
+
+  /** The next read is one from the head. */
+  forgetPosition(): void {
+    this.#position = undefined
+  }
+
+  /** All that was due when the lane was taken. */
+  give(head: PendingDelivery[], readAtMs: number): void {
+    for (const delivery of head) this.#hold(delivery)
+    const last = head.at(-1)
+    if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
+    this.#headReadAtMs = readAtMs
+    this.#dryAtMs = readAtMs
+  }
+
+  /** Something new may stand anywhere in the queue. */
+  nudge(): void {
+    this.#nudged = true
+    this.#dryAtMs = undefined
+  }
+
+  /** There may be something to read again. */
+  wake(): void {
+    this.#dryAtMs = undefined
+  }
+
+  /** Nothing that can be sent will come. */
+  markDry(): void {
+    this.#dryAtMs = monotonicMs()
+  }
+
+  get isHeadDue(): boolean {
+    return monotonicMs() - this.#headReadAtMs >= HEAD_READ_MS
+  }
+
+  /**
+   * @param until reads what is due up to this time
+   * @returns whether there are copies that are not to be sent, because `isCurrent` says so
+   */
+  async read(until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+    this.#reading = true
+    this.#recordedDuringRead.clear()
+    try {
+      return await this.#read(until, isCurrent)
+    } finally {
+      this.#reading = false
+    }
+  }
+
+  async #read(until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+    const nowMs = monotonicMs()
+    const generation = this.#generation
+    const headIsDue = this.#nudged || this.isHeadDue
+    this.#nudged = false
+    let after = this.#position
+    if (after && headIsDue && !(await this.#holdsAllUpTo(after, until))) after = undefined
+    const sawHead = headIsDue || after === undefined
+    // What is held stands at the head of the queue until it is recorded: read past it.
+    const limit = this.#deps.readAhead.rows(this.#readRows) + (after ? 0 : this.#held.size)
+    const read =
+      after || limit > MOST_SHARED_ROWS
+        ? await listDueDeliveries(this.#deps.knex, this.#webhookId, until, after, limit)
+        : await this.#deps.readHead({ webhookId: this.#webhookId, until, limit })
+    // What was dropped meanwhile may have been dropped for what this reading did not see yet.
+    if (generation !== this.#generation) return false
+    if (sawHead) this.#headReadAtMs = nowMs
+    if (read.length >= this.#readRows && (this.#waiting === 0 || this.#deps.readAhead.isRoomy)) {
+      this.#readRows = Math.min(this.#readRows * 2, MOST_READ_ROWS)
+    }
+    const fresh = read.filter(({ eventId }) => !this.#held.has(eventId) && !this.#recordedDuringRead.has(eventId))
+    const last = read.at(-1)
+    if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
+    const current = fresh.filter(isCurrent)
+    for (const delivery of current) this.#hold(delivery)
+    const areAllCurrent = current.length === fresh.length
+    if (read.length < limit) {
+      // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
+      if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()
+      else this.#headReadAtMs = -Infinity
+    }
+    return !areAllCurrent
+  }
+
+  /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */
+  async #holdsAllUpTo(position: QueuePosition, until: Date): Promise<boolean> {
+    if (this.#held.size < FIRST_READ_ROWS / 2) return false
+    const waiting = await listWaitingUpTo(this.#deps.knex, this.#webhookId, until, position, this.#held.size + 1)
+    return waiting.every((eventId) => this.#held.has(eventId) || this.#recordedDuringRead.has(eventId))
+  }
+
+  #hold(delivery: PendingDelivery): void {
+    this.#held.set(delivery.eventId, delivery.epoch)
+    this.#deps.readAhead.take(delivery.body.length)
+    this.#buffer.push(delivery)
+  }
+}

@@ -1,0 +1,132 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { LaneBacklog } from '../../daemon/lane-backlog.ts'
+import { ReadAhead } from '../../daemon/read-ahead.ts'
+import { listDueHeads } from '../../src/deliveries/delivery-queue-repository.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+import { HandDaemon } from '../support/hand-daemon.ts'
+
+let db: TestDatabase
+let world: DeliveryWorld
+
+beforeAll(async () => {
+  db = await openTestDatabase()
+  world = await new DeliveryWorld(db.database).open()
+})
+afterAll(async () => {
+  await world.close()
+  await db.close()
+})
+
+const ALL = new Date('9999-01-01T00:00:00Z')
+
+/** A webhook of its own, so many copies of which wait, in the order in which they are read. */
+async function backlogOf(copies: number) {
+  const { knex } = db.database
+  const { id } = await world.webhook({ endpoint: 'https://lims.example.in/hooks' })
+  const daemon = new HandDaemon(world)
+  const add = async (count: number) => {
+    for (let n = 0; n < count; n++) await world.event()
+    await daemon.route()
+  }
+  await add(copies)
+  const readHead = async (request: Parameters<typeof listDueHeads>[1][number]) =>
+    (await listDueHeads(knex, [request]))[0]!
+  const backlog = new LaneBacklog({ knex, readAhead: new ReadAhead(), readHead }, id)
+  const read = () => backlog.read(ALL, ({ epoch }) => epoch === 1)
+  const queued: string[] = await knex('delivery_queue').where({ webhook_id: id }).orderBy(['due_at', 'event_id']).pluck('event_id') // prettier-ignore
+  const remove = (eventId: string) => knex('delivery_queue').where({ webhook_id: id, event_id: eventId }).delete()
+  return { id, backlog, read, add, queued, remove }
+}
+
+function takeAll(backlog: LaneBacklog): string[] {
+  const taken: string[] = []
+  while (backlog.next) taken.push(backlog.take().eventId)
+  return taken
+}
+
+test('copies come in the order of the queue, each once, until a look at the head finds nothing new', async () => {
+  const { backlog, read, queued } = await backlogOf(7)
+  expect(backlog.wantsRows).toBe(true)
+  await read()
+  expect(backlog.dryAtMs).toBeUndefined()
+  expect(takeAll(backlog)).toEqual(queued)
+  expect(backlog.underWay).toBe(7)
+  await read()
+  expect(takeAll(backlog)).toEqual([])
+  expect(backlog.dryAtMs).toBeDefined()
+  expect(backlog.wantsRows).toBe(false)
+})
+
+test('what is not recorded yet is held and not read again; what comes before it is', async () => {
+  const { id, backlog, read, queued, remove } = await backlogOf(3)
+  await read()
+  takeAll(backlog)
+  const first = '00000000000000000000000000'
+  await db.database.knex('event_bodies').insert({ event_id: first, body: Buffer.from('{}') })
+  await db.database.knex('delivery_queue').insert({ webhook_id: id, due_at: new Date(0), event_id: first, epoch: 1 })
+  backlog.nudge()
+  await read()
+  expect(takeAll(backlog)).toEqual([first])
+  for (const eventId of [...queued, first]) {
+    expect(backlog.isEmpty).toBe(false)
+    await remove(eventId)
+    backlog.recorded(eventId)
+  }
+  expect(backlog.isEmpty).toBe(true)
+  expect(backlog.underWay).toBe(0)
+})
+
+test('what is recorded while a reading is under way, which may still see it, is not sent again', async () => {
+  const { backlog, read, queued } = await backlogOf(2)
+  await read()
+  takeAll(backlog)
+  backlog.nudge()
+  const reading = read()
+  // Its row still stands: the reading sees it, as one that began before the recording's commit would.
+  backlog.recorded(queued[0]!)
+  await reading
+  expect(takeAll(backlog)).toEqual([])
+})
+
+test('what is dropped is read again, and a reading that was under way then counts for nothing', async () => {
+  const { backlog, read, queued } = await backlogOf(3)
+  const reading = read()
+  backlog.drop()
+  await reading
+  expect(backlog.next).toBeUndefined()
+  await read()
+  const sent = backlog.take().eventId
+  backlog.drop()
+  expect(backlog.underWay).toBe(1)
+  backlog.nudge()
+  await read()
+  expect([sent, ...takeAll(backlog)]).toEqual(queued)
+})
+
+test('copies that are not to be sent are told of, and neither held nor handed out', async () => {
+  const { id, backlog, read, queued } = await backlogOf(3)
+  expect(await read()).toBe(false)
+  backlog.drop()
+  await db.database.knex('delivery_queue').where({ webhook_id: id, event_id: queued[1]! }).update({ epoch: 0 })
+  expect(await read()).toBe(true)
+  expect(takeAll(backlog)).toEqual([queued[0], queued[2]])
+  expect(backlog.holdsEpochBefore(1)).toBe(false)
+  expect(backlog.holdsEpochBefore(2)).toBe(true)
+})
+
+test('a long backlog is read part by part, and comes out whole and in order while more is read', async () => {
+  const { backlog, read, queued, add } = await backlogOf(130)
+  const taken: string[] = []
+  while (backlog.dryAtMs === undefined) {
+    await read()
+    // Some stay behind, so that the next part is read behind them.
+    for (let n = 0; n < 40 && backlog.next; n++) taken.push(backlog.take().eventId)
+  }
+  taken.push(...takeAll(backlog))
+  expect(taken).toEqual(queued)
+  await add(1)
+  backlog.nudge()
+  await read()
+  expect(takeAll(backlog)).toHaveLength(1)
+})
