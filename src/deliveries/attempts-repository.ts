@@ -13,7 +13,7 @@ import {
   type EndedCopy,
 } from '../messages/messages-repository.ts'
 import { haveAllMoved, KnownLanes, moveStatement } from './known-lanes.ts'
-import { endedStatements, type EndedRow } from './packed-rows.ts'
+import { endedStatements, removedStatements, type EndedRow } from './packed-rows.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
 import {
   applyResult,
@@ -176,17 +176,6 @@ function readLanes(webhooks: BatchResult, lanes: BatchResult): Map<string, LaneR
   return records
 }
 
-/**
- * Joined to the list, in this order: each row is one look-up in the unique key. MariaDB scans the whole table for a list of
- * row values, and takes 15 times as long for a chain of conditions. The list is one value, which costs the server a fifth
- * less than as many SELECTs; in the columns' own collation, without which the join finds no key.
- */
-const REMOVE_COPIES = `
-  DELETE q FROM JSON_TABLE(?, '$[*]' COLUMNS (
-    event_id CHAR(26) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
-    webhook_id CHAR(26) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]')) done
-  STRAIGHT_JOIN delivery_queue q ON q.event_id = done.event_id AND q.webhook_id = done.webhook_id`
-
 const INSERT_EARLIER = `INSERT INTO earlier_attempts
   (webhook_id, event_id, n, recorded_at, seq, started_at, duration_ms, class, status, error, answer) VALUES ?`
 
@@ -195,10 +184,8 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
   const ended: EndedRow[] = []
   const earlier: unknown[][] = []
   const retried: unknown[][] = []
-  const removed: [eventId: string, webhookId: string][] = []
   for (const { result, seq, delivery } of applied) {
     const { webhookId, eventId, n, startedAt, durationMs, status, error, answer } = result
-    removed.push([eventId, webhookId])
     if ('retryAt' in delivery) {
       const attempt = [seq, startedAt, Math.round(durationMs), result.class, status, error, answer]
       earlier.push([webhookId, eventId, n, now, ...attempt])
@@ -209,7 +196,7 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
     ended.push({ webhookId, eventId, status: delivery.status, attempts: n, ...attempt })
   }
   return [
-    { sql: REMOVE_COPIES, values: [JSON.stringify(removed)] },
+    ...removedStatements(applied.map(({ result }) => result)),
     ...endedStatements(ended, now),
     ...unlessEmpty(earlier, INSERT_EARLIER),
     ...unlessEmpty(retried, 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?'),

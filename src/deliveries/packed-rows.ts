@@ -1,6 +1,6 @@
 /**
- * Rows for one INSERT as a text of fixed-width fields, which the server cuts up: no list of values to escape on this side, and
- * none to parse on the other. Of what recording a delivery costs, that is about a twelfth.
+ * Rows for one statement as a text of fixed-width fields, which the server cuts up: no list of values to escape on this side, and
+ * none to parse on the other. Of what recording a delivery costs, that is about a sixth.
  */
 import type { Statement } from '../../db/batch.ts'
 
@@ -178,6 +178,36 @@ export function endedStatements(rows: EndedRow[], endedAt: Date): Statement[] {
       const part = group.slice(from, from + MOST_ROWS)
       statements.push({ sql: shape.insert, values: [...shape.pack(part), endedAt, part.length] })
     }
+  }
+  return statements
+}
+
+const ID_WIDTH = COMMON.webhookId
+
+/**
+ * Joined to the list, in this order: each row is one look-up in the unique key. MariaDB scans the whole table for a list of
+ * row values, and takes 15 times as long for a chain of conditions. In the columns' own collation, without which the join finds
+ * no key.
+ */
+const REMOVE = `
+  DELETE q FROM (
+    SELECT SUBSTR(r.ids, x.n * ${2 * ID_WIDTH} + 1, ${ID_WIDTH}) AS event_id,
+      SUBSTR(r.ids, x.n * ${2 * ID_WIDTH} + ${ID_WIDTH + 1}, ${ID_WIDTH}) AS webhook_id
+    FROM (SELECT CONVERT(? USING ascii) COLLATE ascii_bin AS ids) r JOIN ${NUMBERS} x WHERE x.n < ?) done
+  STRAIGHT_JOIN delivery_queue q ON q.event_id = done.event_id AND q.webhook_id = done.webhook_id`
+
+/**
+ * Copies that wait no longer.
+ * @throws RangeError when an id is not one
+ */
+export function removedStatements(copies: { webhookId: string; eventId: string }[]): Statement[] {
+  const statements: Statement[] = []
+  for (let from = 0; from < copies.length; from += MOST_ROWS) {
+    const part = copies.slice(from, from + MOST_ROWS)
+    let ids = ''
+    for (const { webhookId, eventId } of part) ids += eventId + webhookId
+    if (ids.length !== part.length * 2 * ID_WIDTH) throw new RangeError('an id is wider or narrower than its field')
+    statements.push({ sql: REMOVE, values: [ids, part.length] })
   }
   return statements
 }

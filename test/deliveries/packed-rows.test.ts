@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { COMMIT } from '../../db/batch.ts'
-import { endedStatements, MOST_ROWS, type EndedRow } from '../../src/deliveries/packed-rows.ts'
+import { endedStatements, MOST_ROWS, removedStatements, type EndedRow } from '../../src/deliveries/packed-rows.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
@@ -92,4 +92,29 @@ test('a value that is wider than its field is refused, and nothing is written', 
   for (const wide of [{ class: 'x'.repeat(21) }, { httpStatus: 1000 }, { attempts: 100_000 }, { eventId: 'short' }]) {
     expect(() => endedStatements([row(wide)], AT)).toThrow(RangeError)
   }
+})
+
+test('of the copies that wait exactly those of the list are removed, however many they are', async () => {
+  const { knex, batch } = db.database
+  const remove = (copies: { webhookId: string; eventId: string }[]) =>
+    batch.transaction((send) => send([...removedStatements(copies), COMMIT]))
+  const ids = Array.from({ length: 40 }, () => newId(AT.getTime()))
+  // Every webhook has a copy of every event, so that half a key finds too many.
+  const all = ids.flatMap((webhookId) => ids.map((eventId) => ({ webhookId, eventId })))
+  for (let from = 0; from < all.length; from += 400) {
+    await knex('delivery_queue').insert(
+      all.slice(from, from + 400).map(({ webhookId, eventId }) => ({ webhook_id: webhookId, event_id: eventId, due_at: AT, epoch: 1 })),
+    ) // prettier-ignore
+  }
+  const left = new Set(all.map(({ webhookId, eventId }) => webhookId + eventId))
+  for (const many of [0, 1, 7, 9, MOST_ROWS, MOST_ROWS + 1]) {
+    const copies = all.filter((copy) => left.has(copy.webhookId + copy.eventId) && copy.webhookId !== ids[3]).slice(-many || 0, many ? undefined : 0) // prettier-ignore
+    // Twice, and with one that is not there: nothing else goes for it.
+    await remove([...copies, ...copies.slice(0, 1), { webhookId: ids[0]!, eventId: newId(AT.getTime()) }])
+    for (const { webhookId, eventId } of copies) left.delete(webhookId + eventId)
+    const found = await knex('delivery_queue').select('webhook_id', 'event_id')
+    expect(new Set(found.map((found) => found.webhook_id + found.event_id))).toEqual(left)
+  }
+  expect(() => removedStatements([{ webhookId: 'short', eventId: ids[0]! }])).toThrow(RangeError)
+  await knex('delivery_queue').delete()
 })
