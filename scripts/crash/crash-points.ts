@@ -234,7 +234,8 @@ const JUDGE = (webhook: string) =>
   new RegExp(
     `FROM webhooks\\s+WHERE id IN[^]*'${webhook}'[^]*FOR UPDATE|INSERT INTO lanes \\(webhook_id, last_seq\\)[^]*'${webhook}'`,
   )
-const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*'${webhook}'`)
+/** Its id may stand in the middle of a text. */
+const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*${webhook}`)
 
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
