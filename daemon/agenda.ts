@@ -24,11 +24,13 @@ const ERROR_LINE_MS = 10_000
 export type LaneJobName = 'deliver-webhook' | 'retry-webhook'
 
 export type ClockJobName =
-  'check-webhook-health' | 'send-mails' | 'send-messages' | 'purge-expired' | 'recover-deliveries'
+  'check-webhook-health' | 'follow-clock' | 'send-mails' | 'send-messages' | 'purge-expired' | 'recover-deliveries'
 
 /** How often each clock job runs, in milliseconds. */
 const CLOCK_JOB_EVERY_MS: Record<ClockJobName, number> = {
   'check-webhook-health': 60_000,
+  // What waits is moved at the second look after the clock was set back.
+  'follow-clock': 5000,
   // What is due stands in a row: once an hour one of the daemons finds it so.
   'purge-expired': 60_000,
   // Steps of what somebody waits for; where none was ordered, one look at an index.

@@ -24,6 +24,7 @@ import { startHealthServer } from './health-server.ts'
 import { hintHostOf, listenForHints } from './hint-listener.ts'
 import { checkWebhookHealth } from './jobs/check-webhook-health.ts'
 import { deliverWebhook } from './jobs/deliver-webhook.ts'
+import { followClock } from './jobs/follow-clock.ts'
 import { purgeExpired } from './jobs/purge-expired.ts'
 import { recoverDeliveries } from './jobs/recover-deliveries.ts'
 import { retryWebhook } from './jobs/retry-webhook.ts'
@@ -171,6 +172,7 @@ export async function startDaemon({
     laneJobs: { 'deliver-webhook': deliverWebhook(lanes), 'retry-webhook': retryWebhook(lanes) },
     clockJobs: {
       'check-webhook-health': checkWebhookHealth({ database, clock, log, limits: config }),
+      'follow-clock': followClock({ database, clock, log }),
       'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),
       'recover-deliveries': recoverDeliveries({ database, clock, log, stopping: () => draining }),
       'send-mails': sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom }),

@@ -24,6 +24,7 @@ async function start(): Promise<Run[]> {
     laneJobs: { 'deliver-webhook': job, 'retry-webhook': job },
     clockJobs: {
       'check-webhook-health': idle,
+      'follow-clock': idle,
       'purge-expired': idle,
       'recover-deliveries': idle,
       'send-mails': idle,

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { findFakeTime, FakeTime } from '../../scripts/crash/fake-time.ts'
+import { monotonicMs } from '../../src/clock.ts'
 import { FakeTimeWorld, jumpsOf, PATIENT, type FakedWebhook } from '../support/fake-time-world.ts'
 
 const library = findFakeTime()
@@ -9,6 +10,8 @@ if (!library) console.log(WITHOUT_LIBRARY)
 const HOUR_MS = 3_600_000
 /** Two minutes before a limit: what is done then is over before it, also on a machine that is busy. */
 const SLACK_MS = 120_000
+/** Long enough for a jump before it. */
+const RETRY_MS = 15_000
 
 let world: FakeTimeWorld
 afterEach(() => world.close())
@@ -139,6 +142,37 @@ describe.skipIf(!library)(
       } finally {
         own.remove()
       }
+    })
+
+    test('a retry that waits when the database’s clock is set back is made in its time, whoever saw it', async () => {
+      world = await new FakeTimeWorld(library!).open()
+      const settings = { RETRY_SCHEDULE: String(RETRY_MS / 1000) }
+      const api = await world.start('src/server.ts', world.time)
+      const daemon = await world.start('daemon/main.ts', world.time, settings)
+      const [watched, unwatched] = [await world.webhook(api, 'watched'), await world.webhook(api, 'unwatched')]
+      const attempts = async ({ id }: FakedWebhook) =>
+        Number((await world.knex('attempts').where({ webhook_id: id }).count({ n: '*' }).first())!.n)
+      const failOnce = async (webhook: FakedWebhook) => {
+        await world.push(api, webhook)
+        await expect.poll(() => attempts(webhook), PATIENT).toBe(1)
+        return monotonicMs()
+      }
+      const retried = async (webhook: FakedWebhook, failedAtMs: number) => {
+        await expect.poll(() => attempts(webhook), PATIENT).toBe(2)
+        expect(monotonicMs() - failedAtMs).toBeGreaterThan(RETRY_MS - 1000)
+      }
+
+      const failedAtMs = await failOnce(watched)
+      await world.jumpTo(world.clock.nowMs() - 3 * HOUR_MS, [api, daemon])
+      await retried(watched, failedAtMs)
+      expect(daemon.lines.filter(({ event }) => event === 'clock.set_back')).toMatchObject([{ deliveries: 1 }])
+
+      // No daemon is there to see the second jump: the next one finds that a later time was noted.
+      const failedAgainAtMs = await failOnce(unwatched)
+      await world.stop(daemon)
+      await world.jumpTo(world.clock.nowMs() - 3 * HOUR_MS, [api])
+      await world.start('daemon/main.ts', world.time, settings)
+      await retried(unwatched, failedAgainAtMs)
     })
   },
 )

@@ -5,6 +5,7 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { checkWebhookHealth } from '../../daemon/jobs/check-webhook-health.ts'
+import { followClock } from '../../daemon/jobs/follow-clock.ts'
 import { purgeExpired } from '../../daemon/jobs/purge-expired.ts'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
 import { createLogger } from '../../src/logger.ts'
@@ -73,6 +74,10 @@ async function deliverEverything(): Promise<void> {
   const daemon = await world.daemon(tls.caFile, { RETRY_SCHEDULE: '1' })
   for (let n = 0; n < 3; n++) await world.event()
   await world.message()
+  // As if the server's clock was set back at this moment.
+  await knex.raw('UPDATE purge_runs SET due_at = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR')
+  const follow = followClock({ database: app.database, clock, log: createLogger('daemon', 'silent') })
+  await follow().then(follow)
   const waiting = async () => Boolean((await knex('unrouted_events').first()) ?? (await knex('delivery_queue').first()))
   await expect.poll(waiting, { timeout: 20_000 }).toBe(false)
   await daemon.stop()

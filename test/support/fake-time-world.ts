@@ -106,7 +106,11 @@ export class FakeTimeWorld {
   }
 
   /** @param time the clock that the process goes by; undefined: the machine's */
-  async start(script: 'src/server.ts' | 'daemon/main.ts', time: FakeTime | undefined): Promise<Process> {
+  async start(
+    script: 'src/server.ts' | 'daemon/main.ts',
+    time: FakeTime | undefined,
+    env: Record<string, string> = {},
+  ): Promise<Process> {
     const child = spawn(process.execPath, [script], {
       env: {
         PATH: process.env.PATH,
@@ -123,6 +127,7 @@ export class FakeTimeWorld {
         RETRY_SCHEDULE: '0.2',
         LOG_LEVEL: 'info',
         ...time?.env,
+        ...env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
@@ -186,15 +191,20 @@ export class FakeTimeWorld {
   async attempt(api: Process, webhooks: FakedWebhook[]): Promise<void> {
     const attemptOne = async (webhook: FakedWebhook) => {
       const before = await this.#countEnded(webhook)
-      await this.#call(api, '/client/crm/lead/create', {
-        branchID: webhook.labId,
-        integratorID: webhook.name,
-        first_name: 'Asha',
-        contact: String(9_000_000_000 + this.#contacts++),
-      })
+      await this.push(api, webhook)
       await expect.poll(() => this.#countEnded(webhook), PATIENT).toBe(before + 1)
     }
     await Promise.all(webhooks.map(attemptOne))
+  }
+
+  /** Pushes a lead for it through the API. */
+  async push(api: Process, webhook: FakedWebhook): Promise<void> {
+    await this.#call(api, '/client/crm/lead/create', {
+      branchID: webhook.labId,
+      integratorID: webhook.name,
+      first_name: 'Asha',
+      contact: String(9_000_000_000 + this.#contacts++),
+    })
   }
 
   async #countEnded({ id }: FakedWebhook): Promise<number> {
