@@ -26,6 +26,12 @@ const MAX_HEADER_BYTES = 128 * 1024
  */
 const IDLE_GRACE_MS = 500
 
+/** A listener that is told to stop closes as soon as nothing waits to be accepted, and after this time in any case. */
+const ACCEPT_LIMIT_MS = 5000
+/** The event loop came round in so little time: it had next to nothing to do. A busy one is waited for so long. */
+const QUIET_ROUND_MS = 0.2
+const QUIET_LIMIT_MS = 1000
+
 /** How long a connection that no longer speaks HTTP stays open after its answer. */
 const LINGER_MS = 1000
 
@@ -134,11 +140,26 @@ function trackConnections(server: Server): void {
 }
 
 /**
- * Lets the event loop come round once. What the kernel has connected and we have not accepted yet is reset when the listener
- * goes, and with a shared port such connections go on coming until then.
+ * What the kernel has connected and we have not accepted yet is reset when the listener goes, and with a shared port such
+ * connections go on coming until then. The event loop accepts one connection each time it comes round, so it comes round until
+ * there is none, and until that took so little time that hardly one can have come since.
  */
-function acceptWhatWaits(): Promise<void> {
-  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+async function acceptWhatWaits(server: Server): Promise<void> {
+  let accepted = 0
+  const count = () => (accepted += 1)
+  server.on('connection', count)
+  const sinceMs = monotonicMs()
+  // To where the loop comes by right after it has looked at all connections: from here on a round is a look at them.
+  await new Promise((resolve) => setImmediate(resolve))
+  for (;;) {
+    accepted = 0
+    const startedAtMs = monotonicMs()
+    await new Promise((resolve) => setImmediate(resolve))
+    const nowMs = monotonicMs()
+    if (nowMs - sinceMs > ACCEPT_LIMIT_MS) break
+    if (accepted === 0 && (nowMs - startedAtMs < QUIET_ROUND_MS || nowMs - sinceMs > QUIET_LIMIT_MS)) break
+  }
+  server.off('connection', count)
 }
 
 /**
@@ -147,14 +168,15 @@ function acceptWhatWaits(): Promise<void> {
  */
 export async function drain(server: Server, limitMs: number): Promise<void> {
   const startedAt = monotonicMs()
-  await acceptWhatWaits()
+  await acceptWhatWaits(server)
+  const acceptedAllAt = monotonicMs()
   // Of net, because http's close begins with `closeIdleConnections`.
   const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
   const sweep = setInterval(() => {
-    const elapsedMs = monotonicMs() - startedAt
+    const nowMs = monotonicMs()
     for (const [socket, { running, settledBytes }] of connectionsOf.get(server) ?? []) {
       const isIdle = running === 0 && socket.bytesRead === settledBytes
-      if (elapsedMs > limitMs || (isIdle && elapsedMs > IDLE_GRACE_MS)) socket.destroy()
+      if (nowMs - startedAt > limitMs || (isIdle && nowMs - acceptedAllAt > IDLE_GRACE_MS)) socket.destroy()
     }
   }, 50)
   await closed

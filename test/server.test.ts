@@ -91,6 +91,20 @@ test('a request that is running when the server is told to stop is answered, and
   expect(await server.exit).toBe(0)
 })
 
+test('connections that wait to be accepted when the server is told to stop are served', async () => {
+  const server = start()
+  const port = (await server.port)!
+  expect(await statusOf(port, '/livez')).toBe(200)
+  server.child.kill('SIGSTOP')
+  // The kernel connects them all; the server has not heard of one of them.
+  const waiting = await Promise.all(Array.from({ length: 40 }, () => open(port)))
+  for (const { socket } of waiting) socket.write('GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  server.child.kill('SIGTERM')
+  server.child.kill('SIGCONT')
+  for (const { answer } of waiting) expect(await answer).toMatch(/^HTTP\/1.1 200 /)
+  expect(await server.exit).toBe(0)
+})
+
 test('with OPERATOR_PORT the operator has a listener of its own, and the public port does not know it', async () => {
   const operatorPort = await freePort()
   const server = start({ OPERATOR_PORT: String(operatorPort) })
@@ -163,6 +177,7 @@ async function open(port: number): Promise<{ socket: Socket; answer: Promise<str
   await new Promise((resolve) => socket.once('connect', resolve))
   let text = ''
   socket.on('data', (chunk) => (text += chunk))
+  socket.on('error', (error) => (text += error.message))
   return { socket, answer: new Promise((resolve) => socket.once('close', () => resolve(text))) }
 }
 
