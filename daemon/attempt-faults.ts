@@ -9,6 +9,15 @@ export type AttemptClass =
 /** Of a host with several addresses, none of which could be reached. */
 const CONNECT_TIMEOUT = 'UND_ERR_CONNECT_TIMEOUT'
 
+/** Node's code for the faults of a certificate that it has none for. */
+const UNSPECIFIED = 'UNSPECIFIED'
+/** OpenSSL's names of those, by its own sentences, which hold nothing of the certificate. */
+const OPENSSL_CODES: Record<string, string> = {
+  'EE certificate key too weak': 'EE_KEY_TOO_SMALL',
+  'CA certificate key too weak': 'CA_KEY_TOO_SMALL',
+  'CA signature digest algorithm too weak': 'CA_MD_TOO_WEAK',
+}
+
 const CLASS_OF_CODE: Record<string, AttemptClass> = {
   [ADDRESS_REFUSED]: 'address_refused',
   ECONNREFUSED: 'refused',
@@ -43,6 +52,10 @@ const CLASS_OF_CODE: Record<string, AttemptClass> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'tls',
   UNABLE_TO_DECRYPT_CERT_SIGNATURE: 'tls',
   UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: 'tls',
+  [UNSPECIFIED]: 'tls',
+  EE_KEY_TOO_SMALL: 'tls',
+  CA_KEY_TOO_SMALL: 'tls',
+  CA_MD_TOO_WEAK: 'tls',
 }
 
 const TEXT: Record<AttemptClass, string> = {
@@ -79,6 +92,7 @@ function classOf(code: string): AttemptClass {
 function codeOf(error: Error): string {
   const { code, errors } = error as { code?: unknown; errors?: { code?: unknown }[] }
   if (errors?.some((cause) => cause.code === 'ETIMEDOUT')) return CONNECT_TIMEOUT
+  if (code === UNSPECIFIED) return OPENSSL_CODES[error.message] ?? code
   const value = errors?.[0]?.code ?? code
   return typeof value === 'string' && /^[A-Z0-9_]{1,60}$/.test(value) ? value : ''
 }

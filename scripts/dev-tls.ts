@@ -139,7 +139,7 @@ function serialNumber(): string {
  * Loaded only when something is to be issued: a second start does not pay for it. Its dependency tsyringe insists on the
  * reflection API of a polyfill that is not installed, and only asks it for metadata that nothing here has.
  */
-async function loadX509() {
+export async function loadX509() {
   const reflect = Reflect as typeof Reflect & Record<string, unknown>
   reflect.getMetadata ??= () => undefined
   reflect.getOwnMetadata ??= () => undefined
