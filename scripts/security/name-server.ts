@@ -11,6 +11,9 @@ export interface NameAnswer {
   cname?: string
   /** IPv4 and IPv6. */
   addresses?: string[]
+  /** It says that it can't tell, or that its answer was too long for this way of asking; there is no other. */
+  fault?: 'server_failure' | 'truncated'
+  delayMs?: number
 }
 
 export interface NameServer {
@@ -23,6 +26,7 @@ const TYPE_A = 1
 const TYPE_CNAME = 5
 const TYPE_AAAA = 28
 const NO_SUCH_NAME = 3
+const FAULT_FLAGS = { server_failure: 2, truncated: 0x0200 }
 const HEADER_BYTES = 12
 /** Type and class of a question. */
 const QUESTION_TAIL_BYTES = 4
@@ -32,13 +36,26 @@ export async function startNameServer(
   answerOf: (name: string, family: 4 | 6) => NameAnswer | undefined,
 ): Promise<NameServer> {
   const socket = createSocket('udp4')
-  socket.on('message', (query, from) => socket.send(respond(query, answerOf), from.port, from.address))
+  let closed = false
+  socket.on('message', (query, from) => {
+    const { response, delayMs } = respond(query, answerOf)
+    const send = () => closed || socket.send(response, from.port, from.address)
+    if (delayMs === 0) send()
+    else setTimeout(send, delayMs)
+  })
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
-  return { address: `127.0.0.1:${socket.address().port}`, close: () => socket.close() }
+  const close = () => {
+    closed = true
+    socket.close()
+  }
+  return { address: `127.0.0.1:${socket.address().port}`, close }
 }
 
-function respond(query: Buffer, answerOf: (name: string, family: 4 | 6) => NameAnswer | undefined): Buffer {
+function respond(
+  query: Buffer,
+  answerOf: (name: string, family: 4 | 6) => NameAnswer | undefined,
+): { response: Buffer; delayMs: number } {
   const labels: string[] = []
   let at = HEADER_BYTES
   for (let length = query[at]!; length > 0; length = query[at]!) {
@@ -53,10 +70,10 @@ function respond(query: Buffer, answerOf: (name: string, family: 4 | 6) => NameA
   const header = Buffer.alloc(HEADER_BYTES)
   query.copy(header, 0, 0, 2)
   // An authoritative answer, with recursion asked for and available.
-  header.writeUInt16BE(0x8580 | (answer ? 0 : NO_SUCH_NAME), 2)
+  header.writeUInt16BE(0x8580 | (answer ? (answer.fault ? FAULT_FLAGS[answer.fault] : 0) : NO_SUCH_NAME), 2)
   header.writeUInt16BE(1, 4)
   header.writeUInt16BE(records.length, 6)
-  return Buffer.concat([header, question, ...records])
+  return { response: Buffer.concat([header, question, ...records]), delayMs: answer?.delayMs ?? 0 }
 }
 
 function recordsOf(name: string, type: number, { cname, addresses = [] }: NameAnswer): Buffer[] {

@@ -220,6 +220,8 @@ describe('a name', () => {
     ['without an address', {}],
     ['that is an alias of localhost and no more', { cname: 'localhost' }],
     ['that is an alias of itself', { cname: 'partner.example.com' }],
+    ['that its server can’t tell', { fault: 'server_failure' as const }],
+    ['whose answer is cut short', { fault: 'truncated' as const, addresses: ['127.0.0.1'] }],
   ])('%s is a fault of the name look-up', async (_, answer) => {
     const nameServer = await startNameServer(() => answer)
     const asking = createWebhookClient(
@@ -230,6 +232,24 @@ describe('a name', () => {
     await asking.close()
     nameServer.close()
   })
+})
+
+test.each([
+  ['late', { addresses: ['127.0.0.1'], delayMs: 500 }, 4000, 'tls'],
+  ['after the deadline', { addresses: ['127.0.0.1'], delayMs: 2000 }, 400, 'timeout'],
+  ['with a hundred addresses', { addresses: Array.from({ length: 100 }, (_, n) => `127.0.0.${n + 1}`) }, 4000, 'tls'],
+  ['with a private one among a hundred', { addresses: [...Array.from({ length: 99 }, (_, n) => `127.0.0.${n + 1}`), '10.0.0.1'] }, 4000, 'address_refused'], // prettier-ignore
+] as const)('a name that is answered %s', async (_, answer, deadlineMs, expected) => {
+  const server = await receiver()
+  const nameServer = await startNameServer((__, family) => (family === 4 ? { ...answer, addresses: [...answer.addresses] } : {})) // prettier-ignore
+  const policy = createAddressPolicy(['127.0.0.0/8'])
+  const asking = createWebhookClient({ policy, caFiles: [tls.caFile], dnsServers: [nameServer.address] }, deadlineMs)
+  // Where it is connected to, the receiver's certificate is for another name: the fault of TLS tells that it was.
+  const outcome = await post(`https://partner.example.com:${server.port}/`, asking)
+  expect(outcome).toMatchObject({ ok: false, class: expected })
+  expect(outcome.durationMs).toBeLessThan(deadlineMs + 500)
+  await asking.close()
+  nameServer.close()
 })
 
 describe('a connection that is never established', () => {
