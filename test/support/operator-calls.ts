@@ -135,7 +135,7 @@ export const KEEPING_CALLS: Record<string, MakeCall> = {
   removeRateListPrice: async (world) => {
     const { path, body } = await rateListPrice(world)
     await world.app.call('PUT', path, { token: world.token, body })
-    return { path, query: { rateListType: 'Corporate', test: world.test.id } }
+    return { path, query: { rateListType: rateListOf(world), test: world.test.id } }
   },
   createImport: (world) => ({ path: ofLab(world, '/imports'), body: { kind: 'tests' } }),
   addImportRows: async (world) => ({
@@ -204,8 +204,14 @@ async function createWebhook(world: OperatorWorld): Promise<string> {
 
 async function rateListPrice(world: OperatorWorld): Promise<OperatorCall> {
   const { app, token, test } = world
-  await app.call('PUT', ofAccount(world, '/rate-lists'), { token, body: { rateListTypes: ['Corporate'] } })
-  return { path: ofLab(world, '/rate-list-prices'), body: { rateListType: 'Corporate', test: test.id, price: 299 } }
+  const rateListType = rateListOf(world)
+  await app.call('PUT', ofAccount(world, '/rate-lists'), { token, body: { rateListTypes: [rateListType] } })
+  return { path: ofLab(world, '/rate-list-prices'), body: { rateListType, test: test.id, price: 299 } }
+}
+
+/** No other account has one of that name. */
+function rateListOf({ account }: OperatorWorld): string {
+  return `Corporate ${account.id}`
 }
 
 async function beginImport(world: OperatorWorld): Promise<string> {

@@ -46,46 +46,55 @@ const NO_IDS = new Set([
   'cursor',
 ]) // prettier-ignore
 
-export interface IdField {
+/** A text that a request can carry: what an id could stand in. */
+export interface TextField {
   operation: ContractOperation
-  place: 'path' | 'query' | 'body'
+  place: 'path' | 'query' | 'header' | 'body'
   path: string
+}
+
+export interface IdField extends TextField {
   kind: IdKind
 }
 
 interface FullOperation extends ContractOperation {
   parameters?: Schema[]
-  requestBody?: { content: { 'application/json': { schema: Schema } } }
+  requestBody?: { content: Record<string, { schema: Schema } | undefined> }
 }
 
 /** @throws for a text field that is neither an id nor known to be none */
 export function idFieldsOf(contract: ContractChecker): IdField[] {
+  return textFieldsOf(contract).flatMap((field) => {
+    const kind = KINDS[field.path]
+    if (!kind && !NO_IDS.has(field.path)) {
+      throw new Error(`${field.operation.operationId}: is ${field.place} ${field.path} an id?`)
+    }
+    return kind ? [{ ...field, kind }] : []
+  })
+}
+
+/** Every parameter, and every text of a body by its path: `tests[].test`. */
+export function textFieldsOf(contract: ContractChecker): TextField[] {
   const definitions = definitionsOf(contract.document)
   return contract.operations.flatMap((operation) => {
     const { parameters = [], requestBody } = operation as FullOperation
     const named = parameters.map((parameter) => {
       const { name, in: place } = definitions.resolve(parameter) as unknown as { name: string; in: 'path' | 'query' }
-      return { place, path: name }
+      return { operation, place, path: name }
     })
-    const schema = requestBody?.content['application/json'].schema
-    const inBody = schema ? textFieldsOf(schema, '').map((path) => ({ place: 'body' as const, path })) : []
-    return [...named, ...inBody].flatMap(({ place, path }) => {
-      const kind = KINDS[path]
-      if (!kind && !NO_IDS.has(path)) throw new Error(`${operation.operationId}: is ${place} ${path} an id?`)
-      return kind ? [{ operation, place, path, kind }] : []
-    })
+    const schema = requestBody?.content['application/json']?.schema
+    const inBody = schema ? textsIn(schema, '').map((path) => ({ operation, place: 'body' as const, path })) : []
+    return [...named, ...inBody]
   })
 
-  function textFieldsOf(schema: Schema, path: string): string[] {
+  function textsIn(schema: Schema, path: string): string[] {
     const fields = variantsOf(definitions.resolve(schema), definitions).flatMap((variant) => {
       if (variant.enum || variant.const !== undefined) return []
-      if (variant.type === 'array') return textFieldsOf(variant.items ?? {}, `${path}[]`)
+      if (variant.type === 'array') return textsIn(variant.items ?? {}, `${path}[]`)
       if (variant.properties) {
-        return Object.entries(variant.properties).flatMap(([name, property]) =>
-          textFieldsOf(property, join(path, name)),
-        )
+        return Object.entries(variant.properties).flatMap(([name, property]) => textsIn(property, join(path, name)))
       }
-      return variant.type === 'string' ? [path] : []
+      return [variant.type].flat().includes('string') ? [path] : []
     })
     return [...new Set(fields)]
   }
