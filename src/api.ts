@@ -138,7 +138,9 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
       throw firstSecurityFault(context)
     },
     validationFail: (context) => {
-      throw validationFault(context)
+      const fault = validationFault(context)
+      forgetFaults(contract, context.operation.operationId!)
+      throw fault
     },
     postRoutingHandler: takeRoute,
     postSecurityHandler: async (context: Context, incoming: Incoming) => {
@@ -218,6 +220,11 @@ function chooseAjv(): AjvCustomizer {
     validators.set(context, ajv)
     return ajv as never
   }
+}
+
+/** A validator keeps its last faults until its next call, and with them the values at fault: a patient's, maybe. */
+function forgetFaults(contract: Contract, operationId: string): void {
+  for (const validate of contract.validator.getRequestValidatorsForOperation(operationId) ?? []) validate.errors = null
 }
 
 /** Validates JSON Schema 2020-12 as OpenAPI 3.1 means it, with formats and exact money. */

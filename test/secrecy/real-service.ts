@@ -4,7 +4,7 @@
  * through a book of canaries.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,6 +25,8 @@ import { startHostileGateways, type HostileGateways } from './hostile-gateways.t
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const SMS_TIMEOUT_MS = 10_000
+/** It does nothing to a process that does not ask for it. */
+const HEAP_SIGNAL = 'SIGWINCH'
 
 export interface RealService {
   /** Its parts that a process of its own has are not there. */
@@ -42,6 +44,10 @@ export interface RealService {
   /** Everything that a process has written. */
   outputOf(name: 'api' | 'daemon'): string
   metricsOf(name: 'api' | 'daemon'): Promise<string>
+  /** Each job as the daemon's embedded store has kept it, a line each. */
+  jobs(): string
+  /** Every text that the process holds after a collection of garbage. */
+  heapOf(name: 'api' | 'daemon'): Promise<string[]>
   close(): Promise<void>
 }
 
@@ -81,8 +87,13 @@ export async function startRealService(env: Record<string, string>): Promise<Rea
     SMS_GATEWAY_URL: `${gateways.url}/sms`,
     MESSAGE_GATEWAY_URL: `${gateways.url}/messages`,
     OTEL_EXPORTER_OTLP_ENDPOINT: gateways.url,
-    NODE_OPTIONS: `--import=${join(import.meta.dirname, 'crash-on-signal.ts')}`,
+    NODE_OPTIONS: [
+      ...['crash-on-signal.ts', 'watch-jobs.ts'].map((name) => `--import=${join(import.meta.dirname, name)}`),
+      `--heapsnapshot-signal=${HEAP_SIGNAL}`,
+      `--diagnostic-dir=${logs}`,
+    ].join(' '),
     CRASH_CANARY: crashCanary,
+    JOBS_FILE: join(logs, 'jobs'),
     ...env,
   }
   const start = (name: 'api' | 'daemon', script: string) =>
@@ -155,6 +166,12 @@ export async function startRealService(env: Record<string, string>): Promise<Rea
       const answer = await fetch(`http://127.0.0.1:${name === 'api' ? metricsPort : daemonPort}/metrics`)
       return answer.text()
     },
+    jobs: () => readFileSync(join(logs, 'jobs'), 'utf8'),
+    heapOf: async (name) => {
+      const { pid } = processes[name]
+      process.kill(pid, HEAP_SIGNAL)
+      return vi.waitFor(() => readWholeHeap(logs, pid), { timeout: 60_000, interval: 500 })
+    },
     close: async () => {
       await Promise.all([processes.api.stop(), processes.daemon.stop()])
       await Promise.all([receiver.close(), smtp.close()])
@@ -164,6 +181,17 @@ export async function startRealService(env: Record<string, string>): Promise<Rea
       await opened.close()
     },
   }
+}
+
+/** @throws while it is being written */
+function readWholeHeap(folder: string, pid: number): string[] {
+  const file = readdirSync(folder).find(
+    (name) => name.endsWith('.heapsnapshot') && name.split('.').includes(String(pid)),
+  )
+  if (!file) throw new Error('no snapshot yet')
+  const text = readFileSync(join(folder, file), 'utf8')
+  if (!text.trimEnd().endsWith(']}')) throw new Error('the snapshot is not whole yet')
+  return JSON.parse(text).strings
 }
 
 async function send(baseUrl: string, method: string, path: string, options: CallOptions): Promise<Answer> {

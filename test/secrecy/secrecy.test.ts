@@ -10,7 +10,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoClient } from 'mongodb'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { client, operator } from '../support/app.ts'
 import { definitionsOf, join as joinPath, variantsOf, type Schema } from '../support/contract-arbitraries.ts'
 import type { ContractChecker } from '../support/contract-checker.ts'
@@ -27,6 +27,8 @@ const PATIENTS_TABLES = new Set([
 
 const WITHOUT_MONGODB = 'skipped: MONGODB_URL names no server; the gate starts one with test/servers/ferretdb.sh'
 if (!process.env.MONGODB_URL) console.log(WITHOUT_MONGODB)
+
+const ROOT = join(import.meta.dirname, '..', '..')
 
 let service: RealService
 let mongodbUrl: string | undefined
@@ -202,6 +204,15 @@ describe('nothing of a patient and no secret stands in', () => {
     }
   })
 
+  test('a job of the embedded store: it names a webhook, and nothing else', () => {
+    const kept = linesOf(service.jobs())
+    const names = new Set(kept.map(({ name }) => name))
+    expect([...names]).toEqual(expect.arrayContaining(['send-messages', 'send-mails', 'check-webhook-health']))
+    if (!mongodbUrl) expect([...names]).toEqual(expect.arrayContaining(['deliver-webhook', 'retry-webhook']))
+    for (const { data } of kept) expect(data ?? {}).toEqual(data ? { webhook: expect.stringMatching(/^\w{26}$/) } : {})
+    expect(service.canaries.foundIn(service.jobs())).toEqual([])
+  })
+
   test.skipIf(!process.env.MONGODB_URL)(
     `the job store in MongoDB${process.env.MONGODB_URL ? '' : ` (${WITHOUT_MONGODB})`}`,
     () => {
@@ -216,6 +227,40 @@ describe('nothing of a patient and no secret stands in', () => {
       expect([name, service.canaries.foundIn(rows, 'patient')]).toEqual([name, []])
     }
   })
+})
+
+/**
+ * What is left in a process after its work is done and its garbage is collected: the texts of a snapshot of its heap. A buffer
+ * is not in it, so this tells nothing of bytes on their way; it tells what a cache, a list or an error would keep.
+ */
+describe('when all is delivered, the heap holds nothing of a patient, and of secrets', () => {
+  const AFTER_MS = 3000
+  const CONTRACTS = ['client.yaml', 'operator.yaml'].map((name) => readFileSync(join(ROOT, 'openapi', name), 'utf8'))
+
+  beforeAll(async () => {
+    const { knex } = service.app.database
+    const isWaiting = async () =>
+      (await knex('delivery_queue').first('event_id')) ?? (await knex('unrouted_events').first())
+    await vi.waitFor(async () => expect(await isWaiting()).toBeUndefined(), { timeout: 30_000, interval: 100 })
+    await sleep(AFTER_MS)
+  }, 60_000)
+
+  test.each([
+    // A token stays known until it expires, so that its signature is checked once.
+    ['api', ['token']],
+    ['daemon', []],
+  ] as const)(
+    '%s: %j',
+    async (name, secrets) => {
+      const held = (await service.heapOf(name)).filter((text) => service.canaries.foundIn(text).length > 0)
+      // Examples of the contracts are in the API's heap, and one is a number that a test takes, too.
+      const ours = held.filter((text) => !CONTRACTS.some((contract) => contract.includes(text))).join('\n')
+      // That one is held by what was loaded into the process: the search finds what is there.
+      expect(service.canaries.foundIn(ours, 'patient')).toEqual(['crash'])
+      expect(service.canaries.foundIn(ours, 'secret')).toEqual(secrets)
+    },
+    120_000,
+  )
 })
 
 describe('no secret stands', () => {
