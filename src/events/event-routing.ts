@@ -117,43 +117,46 @@ export async function routeEvents(
     const eventIds = waiting!.map((row) => row.event_id as string)
     if (eventIds.length === 0) return { events: 0, eventIds, webhookIds: [], normalMessages: 0, taken: [] }
     const messageIds = waiting!.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
-    const fanOut = fanOutStatements(eventIds, messageIds, now)
     const results = await send([
       { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
-      ...fanOut,
+      ...fanOutStatements(eventIds, messageIds, now),
       {
-        sql: `SELECT l.webhook_id, l.due_at IS NULL AS was_empty
-              FROM (SELECT DISTINCT webhook_id FROM delivery_queue WHERE event_id IN (?)) q
-              STRAIGHT_JOIN lanes l ON l.webhook_id = q.webhook_id ORDER BY l.webhook_id`,
+        sql: `SELECT q.*, l.due_at IS NULL AS was_empty
+              FROM (SELECT webhook_id, MIN(due_at) AS due_at, COUNT(*) AS copies FROM delivery_queue WHERE event_id IN (?)
+                    GROUP BY webhook_id) q
+              STRAIGHT_JOIN lanes l ON l.webhook_id = q.webhook_id ORDER BY q.webhook_id`,
         values: [eventIds],
       },
     ])
-    const lanes = results.at(-1)!.map((row) => ({ webhookId: row.webhook_id, wasEmpty: row.was_empty === 1 }))
-    const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
-    const copies = results.slice(1, -1).reduce((sum, { affectedRows }) => sum + affectedRows, -normalMessages)
+    const given = results.at(-1)!
+    const lanes = given.map((row) => ({ webhookId: row.webhook_id, wasEmpty: row.was_empty === 1 }))
     const webhookIds = lanes.map(({ webhookId }) => webhookId)
+    // As it was written: a moment later the server's time is another one, and no lane may be due after what waits in it.
+    const dueAt = new Date(given.reduce((least, row) => Math.min(least, Number(row.due_at)), Infinity))
+    const copies = given.reduce((sum, row) => sum + Number(row.copies), 0)
     const taking = choose(lanes, eventIds, copies)
     const ended = await send([
-      ...(webhookIds.length > 0 ? [dueStatement(webhookIds, now, taking)] : []),
+      ...(webhookIds.length > 0 ? [dueStatement(webhookIds, dueAt, taking)] : []),
       ...(taking?.reads ?? []),
       COMMIT,
     ])
+    const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
     return { events: eventIds.length, eventIds, webhookIds, normalMessages, taken: taking ? ended.slice(1, -1) : [] }
   })
 }
 
 /** By the primary key, in its order, as everybody locks lanes. */
-function dueStatement(webhookIds: string[], now: Date, taking: Taking | undefined): Statement {
-  const due = `due_at = LEAST(COALESCE(due_at, ${DUE_NOW}), ${DUE_NOW})`
+function dueStatement(webhookIds: string[], dueAt: Date, taking: Taking | undefined): Statement {
+  const due = 'due_at = LEAST(COALESCE(due_at, ?), ?)'
   const where = 'WHERE webhook_id IN (?)'
   if (!taking) {
-    return { sql: `UPDATE lanes FORCE INDEX (PRIMARY) SET ${due} ${where}`, values: [now, now, webhookIds] }
+    return { sql: `UPDATE lanes FORCE INDEX (PRIMARY) SET ${due} ${where}`, values: [dueAt, dueAt, webhookIds] }
   }
   const isAll = taking.webhookIds.length === webhookIds.length
   const isTaken = isAll ? 'owner IS NULL' : 'owner IS NULL AND webhook_id IN (?)'
   return {
     sql: `UPDATE lanes FORCE INDEX (PRIMARY) SET ${due}, owner = IF(${isTaken}, ?, owner) ${where}`,
-    values: [now, now, ...(isAll ? [] : [taking.webhookIds]), taking.token, webhookIds],
+    values: [dueAt, dueAt, ...(isAll ? [] : [taking.webhookIds]), taking.token, webhookIds],
   }
 }
 

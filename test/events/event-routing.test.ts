@@ -151,6 +151,18 @@ test('the fan-out makes the lanes due and leaves no event unrouted', async () =>
   expect(lane.due_at.getTime()).toBeLessThanOrEqual(world.clock.nowMs())
 })
 
+test('no lane is due after what waits in it, also where the daemon’s clock is ahead of the server’s', async () => {
+  const { knex } = db.database
+  for (let round = 0; round < 20; round++) {
+    const webhook = await world.webhook({ endpoint })
+    await world.event()
+    await routeEvents(db.database.batch, new Date(world.clock.nowMs() + 3_600_000), 100)
+    const { due_at: queued } = await knex('delivery_queue').where({ webhook_id: webhook.id }).first('due_at')
+    const { due_at: ofLane } = await knex('lanes').where({ webhook_id: webhook.id }).first('due_at')
+    expect(ofLane.getTime()).toBeLessThanOrEqual(queued.getTime())
+  }
+})
+
 test('the fan-out never raises the due time of a lane', async () => {
   const webhook = await world.webhook({ endpoint, events: ['bill.completed'] })
   const earlier = new Date(world.clock.nowMs() - 60_000)
