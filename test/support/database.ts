@@ -3,13 +3,17 @@
  */
 import { inject } from 'vitest'
 import { connectDatabase, type Database } from '../../db/connection.ts'
+import { requireSound } from './last-look.ts'
 import { newDatabaseName, urlOfDatabase, withServer } from './test-server.ts'
 
 export interface TestDatabase {
   database: Database
   /** For child processes. */
   mysqlUrl: string
-  /** Closes the connections and drops the database. @throws when somebody still holds a transaction open in it */
+  /**
+   * Closes the connections and drops the database.
+   * @throws when the doctor finds something in it, or somebody still holds a transaction open
+   */
   close(): Promise<void>
 }
 
@@ -24,8 +28,12 @@ export async function openTestDatabase(): Promise<TestDatabase> {
     database,
     mysqlUrl,
     close: async () => {
-      await database.close()
-      await drop()
+      try {
+        await requireSound(database)
+      } finally {
+        await database.close()
+        await drop()
+      }
     },
   }
 }
