@@ -10,11 +10,15 @@ interface LeftBehind {
   files: string[]
 }
 
+/** Tables filled until every plan tells: the doctor would read them for a minute. */
+export const TOO_LARGE = ['db/query-plans.test.ts']
+
 export const LEFT_BEHIND: LeftBehind[] = [
   {
     because: 'a webhook is put into its state by a statement (`autoDelete`), without the attempts that lead there',
     checks: ['health_differs', 'webhook_state_incoherent'],
     files: [
+      'crash-points.test.ts',
       'fuzz/contract-fuzz.test.ts',
       'fuzz/injections.test.ts',
       'fuzz/prism-proxy.test.ts',
