@@ -223,7 +223,7 @@ function chooseAjv(): AjvCustomizer {
 }
 
 /** A validator keeps its last faults until its next call, and with them the values at fault: a patient's, maybe. */
-function forgetFaults(contract: Contract, operationId: string): void {
+function forgetFaults(contract: OpenAPIBackend, operationId: string): void {
   for (const validate of contract.validator.getRequestValidatorsForOperation(operationId) ?? []) validate.errors = null
 }
 
