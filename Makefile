@@ -16,7 +16,6 @@ COMPILED := NODE_COMPILE_CACHE="$${NODE_COMPILE_CACHE:-$(CURDIR)/node_modules/.c
 
 # As in scripts/service-process.ts, which says why.
 SERVICE := MALLOC_ARENA_MAX=$${MALLOC_ARENA_MAX:-2} $(COMPILED)
-SERVICE_NODE := node --max-semi-space-size=8 --heap-growing-percent=60
 
 # A field with a default may be left out of a request: without this it would be required.
 GENERATE := openapi-typescript --default-non-nullable=false
@@ -36,10 +35,10 @@ migrate: $(INSTALLED) ## Bring the database's schema up to this version
 	@$(COMPILED) exec node scripts/migrate.ts
 
 api: $(INSTALLED) ## Start one API process
-	@$(SERVICE) exec $(SERVICE_NODE) src/server.ts
+	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
-	@$(SERVICE) exec $(SERVICE_NODE) daemon/main.ts
+	@$(SERVICE) exec node --max-semi-space-size=16 daemon/main.ts
 
 test: $(INSTALLED) ## Run the whole suite; needs nothing but this machine
 	@exec vitest run --config test/vitest.config.ts $(ARGS)

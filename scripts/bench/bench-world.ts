@@ -18,7 +18,7 @@ import { createLogger } from '../../src/logger.ts'
 import { claimWebhook, insertWebhook, recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
 import { makeSureOfDevTls, type DevTls } from '../dev-tls.ts'
 import { startLocalDatabase, type LocalDatabase } from '../local-database.ts'
-import { SERVICE_MEMORY } from '../service-process.ts'
+import { nodeArgumentsOf, SERVICE_ENV } from '../service-process.ts'
 import { addCopies } from './copies.ts'
 import { BODY_BYTES } from './sizes.ts'
 
@@ -231,9 +231,9 @@ export class BenchWorld {
 
   async #start(script: string, env: Record<string, string>): Promise<{ child: ChildProcess; port: number }> {
     const profile = this.#profileDir ? ['--cpu-prof', `--cpu-prof-dir=${this.#profileDir}`] : []
-    const child = spawn(process.execPath, [...SERVICE_MEMORY.nodeArguments, ...profile, script], {
+    const child = spawn(process.execPath, [...nodeArgumentsOf(script), ...profile, script], {
       env: {
-        ...SERVICE_MEMORY.env,
+        ...SERVICE_ENV,
         ...process.env,
         NODE_ENV: 'development',
         MYSQL_URL: this.#server.mysqlUrl,

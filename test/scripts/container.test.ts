@@ -14,7 +14,7 @@ import { validate } from 'dockerfile-utils'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { parse } from 'yaml'
 import { startDatabaseProxy, type DatabaseProxy } from '../../scripts/crash/database-proxy.ts'
-import { SERVICE_MEMORY } from '../../scripts/service-process.ts'
+import { nodeArgumentsOf, SERVICE_ENV } from '../../scripts/service-process.ts'
 import { createEmptyDatabase } from '../support/database.ts'
 import { freePort } from '../support/free-port.ts'
 import { buildImage, type BuiltImage } from '../support/image-build.ts'
@@ -115,8 +115,8 @@ describe('the image', () => {
   test('has no fault that a linter knows, runs as a user who is not root, and says how it is', () => {
     expect(validate(text(CONTAINER, 'Dockerfile'))).toEqual([])
     expect(image.user).toBe('node')
-    expect(image.command).toEqual(['node', ...SERVICE_MEMORY.nodeArguments, 'src/server.ts'])
-    expect(image.env).toMatchObject(SERVICE_MEMORY.env)
+    expect(image.command).toEqual(['node', ...nodeArgumentsOf('src/server.ts'), 'src/server.ts'])
+    expect(image.env).toMatchObject(SERVICE_ENV)
     expect(image.healthCheck[0]).toBe('node')
     for (const name of Object.keys(image.env)) expect(name).not.toMatch(/SECRET|PASSWORD|KEY|MYSQL/)
     expect(text(CONTAINER, 'Dockerfile')).toMatch(/node:24[.\d]*-/)
@@ -170,7 +170,7 @@ describe('the compose file', () => {
       const [program, ...args] = service.command
       const script = args.pop()
       expect([program, existsSync(join(PROJECT, script))]).toEqual(['node', true])
-      expect(args).toEqual(script.startsWith('scripts/') ? [] : SERVICE_MEMORY.nodeArguments)
+      expect(args).toEqual(nodeArgumentsOf(script))
       expect(Object.keys(service.environment ?? {})).not.toContain('SECRETS_KEY')
     },
   )
@@ -212,12 +212,15 @@ describe('the units of systemd', () => {
       [...text(SYSTEMD, `${unit}.service`).matchAll(/^([A-Za-z]+)=(.*)$/gm)].map(([, key, value]) => [key!, value!]),
     )
 
-  test.each(['api', 'daemon'])('bound the memory of the %s as make does', (name) => {
-    const node = `node ${SERVICE_MEMORY.nodeArguments.join(' ')}`
+  test.each([
+    ['api', 'src/server.ts'],
+    ['daemon', 'daemon/main.ts'],
+  ])('bound the memory of the %s as make does', (name, script) => {
+    const node = ['node', ...nodeArgumentsOf(script), script].join(' ')
     const { ExecStart, Environment } = settingsOf(`lis-${name}`)
-    expect(ExecStart).toContain(`${node} `)
-    expect(Environment).toBe(`MALLOC_ARENA_MAX=${SERVICE_MEMORY.env.MALLOC_ARENA_MAX}`)
-    expect(text(PROJECT, 'Makefile')).toMatch(new RegExp(`^SERVICE_NODE := ${node}$`, 'm'))
+    expect(ExecStart!.endsWith(node)).toBe(true)
+    expect(Environment).toBe(`MALLOC_ARENA_MAX=${SERVICE_ENV.MALLOC_ARENA_MAX}`)
+    expect(text(PROJECT, 'Makefile')).toContain(`exec ${node}\n`)
   })
 
   const canVerify = spawnSync('systemd-analyze', ['--version']).status === 0
