@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { LaneBacklog } from '../../daemon/lane-backlog.ts'
 import { ReadAhead } from '../../daemon/read-ahead.ts'
+import { monotonicMs } from '../../src/clock.ts'
 import { listDueHeads } from '../../src/deliveries/delivery-queue-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
@@ -45,17 +46,31 @@ function takeAll(backlog: LaneBacklog): string[] {
   return taken
 }
 
-test('copies come in the order of the queue, each once, until a look at the head finds nothing new', async () => {
+test('copies come in the order of the queue, each once, until a look at the head has found all of them', async () => {
   const { backlog, read, queued } = await backlogOf(7)
   expect(backlog.wantsRows).toBe(true)
   await read()
-  expect(backlog.dryAtMs).toBeUndefined()
+  expect(backlog.dryAtMs).toBeDefined()
+  expect(backlog.wantsRows).toBe(false)
   expect(takeAll(backlog)).toEqual(queued)
   expect(backlog.underWay).toBe(7)
+  backlog.nudge()
+  expect(backlog.wantsRows).toBe(true)
   await read()
   expect(takeAll(backlog)).toEqual([])
   expect(backlog.dryAtMs).toBeDefined()
-  expect(backlog.wantsRows).toBe(false)
+})
+
+test('what comes with the lane is held as if it had been read, and no more is asked for until something is said to come', async () => {
+  const { id, backlog, read, add, queued } = await backlogOf(3)
+  backlog.give((await listDueHeads(db.database.knex, [{ webhookId: id, until: ALL, limit: 10 }]))[0]!, monotonicMs())
+  expect([backlog.wantsRows, backlog.isHeadDue]).toEqual([false, false])
+  expect(takeAll(backlog)).toEqual(queued)
+  await add(1)
+  backlog.nudge()
+  await read()
+  expect(takeAll(backlog)).toHaveLength(1)
+  expect(backlog.underWay).toBe(4)
 })
 
 test('what is not recorded yet is held and not read again; what comes before it is', async () => {

@@ -15,6 +15,11 @@ export const TOO_LARGE = ['db/query-plans.test.ts']
 
 export const LEFT_BEHIND: LeftBehind[] = [
   {
+    because: 'copies are put into the queue and taken out of it by hand, as a recorder would',
+    checks: ['body_without_event', 'event_not_fanned_out'],
+    files: ['daemon/lane-backlog.test.ts'],
+  },
+  {
     because: 'a webhook is put into its state by a statement (`autoDelete`), without the attempts that lead there',
     checks: ['health_differs', 'webhook_state_incoherent'],
     files: [
