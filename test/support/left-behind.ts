@@ -47,7 +47,9 @@ export const LEFT_BEHIND: LeftBehind[] = [
     files: [
       'daemon/delivery.test.ts',
       'daemon/life-cycle-late.test.ts',
+      'daemon/check-webhook-health.test.ts',
       'daemon/life-cycle.test.ts',
+      'daemon/send-mails.test.ts',
       'deliveries/delivery-log-recovery.test.ts',
       'messages/hand-back.test.ts',
       'messages/message-states.test.ts',

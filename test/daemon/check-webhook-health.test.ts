@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import { failingWebhooks } from '../support/failing-webhooks.ts'
+
+const own = failingWebhooks()
+
+test('the minute’s check warns at 23 hours when no attempt did, once, also when several daemons check at once', async () => {
+  const webhook = await own.failingFor(23)
+  await Promise.all([own.check(), own.check(), own.check()])
+  await own.check()
+  expect(await own.mailRows(webhook.id)).toMatchObject([
+    { kind: 'warning', failed_attempts: 6, last_error: 'HTTP status 502' },
+  ])
+  expect(await own.webhookRow(webhook.id)).toMatchObject({ state: 'active' })
+})
+
+test('the minute’s check warns nobody before, and deletes nobody ever', async () => {
+  const early = await own.failingFor(22.99)
+  const late = await own.failingFor(100)
+  await own.check()
+  expect(await own.mailRows(early.id)).toEqual([])
+  expect((await own.mailRows(late.id)).map(({ kind }) => kind)).toEqual(['warning'])
+  expect(await own.webhookRow(late.id)).toMatchObject({ state: 'active' })
+})

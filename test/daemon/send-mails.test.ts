@@ -1,0 +1,100 @@
+import { expect, test } from 'vitest'
+import { sendMails } from '../../daemon/jobs/send-mails.ts'
+import { createMailTransport } from '../../daemon/mail-transport.ts'
+import { newId } from '../../src/ids.ts'
+import { failingWebhooks, log } from '../support/failing-webhooks.ts'
+
+const own = failingWebhooks()
+const from = 'Lab Service <service@lab.example>'
+
+function send(): Promise<void> {
+  const { db, world, smtp } = own
+  const now = () => world.clock.now()
+  const transport = createMailTransport({ smtpUrl: smtp.url, from, dataDir: '/nonexistent', now })
+  return sendMails({ database: db.database, clock: world.clock, log, transport, from })()
+}
+
+async function warn(id: string) {
+  await own.check()
+  return own.mailRows(id)
+}
+
+test('a mail shows endpoint, events, since when, how often and why, to one recipient, with nothing of a patient', async () => {
+  const webhook = await own.failingFor(23)
+  const [row] = await warn(webhook.id)
+  await send()
+  expect(own.smtp.mails).toHaveLength(1)
+  const { raw, recipients } = own.smtp.mails[0]!
+  expect(recipients).toEqual(['account-admin@example.com'])
+  for (const text of [
+    `Endpoint: ${own.receiver.url}/hooks`,
+    'Events: lead.created, bill.created',
+    `Failing since: ${row.failing_since.toISOString()}`,
+    'Failed attempts: 6',
+    'Last error: HTTP status 502',
+  ]) {
+    expect(raw.replace(/=\r?\n/g, '')).toContain(text)
+  }
+  expect(raw).not.toContain('Asha')
+  expect(raw).not.toContain('Party')
+  expect(raw).toContain('Webhook failing')
+})
+
+test('a mail names the party and the number of webhooks when several share the URL, a mail for each', async () => {
+  const corporateId = newId(7)
+  await own.knex()('parties').insert({
+    id: corporateId,
+    account_id: own.world.accountId,
+    kind: 'corporate',
+    name: 'Acme <b>Insurance</b>\r\nBcc: x@example.com',
+    created_at: own.world.clock.now(),
+  })
+  const ofParty = await own.failingFor(23, { corporateId })
+  const catchAll = await own.failingFor(23)
+  await warn(ofParty.id)
+  await send()
+  expect(own.smtp.mails).toHaveLength(2)
+  expect(await own.mailRows(ofParty.id)).toMatchObject([
+    { webhooks_on_url: 2, party_name: expect.stringContaining('Acme') },
+  ])
+  expect(await own.mailRows(catchAll.id)).toMatchObject([{ webhooks_on_url: 2, party_name: null }])
+  const all = own.smtp.mails.map(({ raw }) => raw.replace(/=\r?\n/g, '')).join('\n')
+  expect(all).toContain('Party: no party')
+  expect(all).toContain('Webhooks on this URL: 2')
+  expect(all).not.toMatch(/^bcc:/im)
+  // The plain part shows the name as it is; the other one must not contain its markup.
+  expect(all).toContain('Acme &#60;b&#62;Insurance')
+  for (const { recipients } of own.smtp.mails) expect(recipients).toHaveLength(1)
+})
+
+test('a mail goes to the lab’s admin where the lab has one', async () => {
+  await own.knex()('labs').where({ id: own.world.labId }).update({ admin_email: 'lab-admin@example.com' })
+  await warn((await own.failingFor(23)).id)
+  await send()
+  expect(own.smtp.mails[0]!.recipients).toEqual(['lab-admin@example.com'])
+})
+
+test('a mail that is not taken is sent again under the same Message-ID until it is', async () => {
+  const webhook = await own.failingFor(23)
+  await warn(webhook.id)
+  own.smtp.refusing = true
+  await send()
+  await send()
+  expect(await own.mailRows(webhook.id)).toMatchObject([{ tries: 1, sent_at: null }])
+  own.smtp.refusing = false
+  await own.knex()('mails').update({ due_at: own.world.clock.now() })
+  await send()
+  await own.knex()('mails').update({ due_at: own.world.clock.now(), sent_at: null })
+  await send()
+  expect(own.smtp.mails).toHaveLength(2)
+  expect(own.smtp.mails[0]!.messageId).toMatch(/^<[0-9a-z]{26}@lab\.example>$/)
+  expect(own.smtp.mails[1]!.messageId).toBe(own.smtp.mails[0]!.messageId)
+  await send()
+  expect(own.smtp.mails).toHaveLength(2)
+})
+
+test('a mail is sent once by several daemons', async () => {
+  await warn((await own.failingFor(23)).id)
+  await Promise.all(Array.from({ length: 8 }, send))
+  expect(own.smtp.mails).toHaveLength(1)
+})
