@@ -11,6 +11,7 @@ const RECORDING_RULES = 'src/deliveries/recording-rules.ts'
 const RULES_TEST = 'test/webhooks/webhook-health.test.ts'
 const MODEL_TEST = 'test/webhooks/life-cycle-model.test.ts'
 const DAEMON_TEST = 'test/daemon/life-cycle.test.ts'
+const CHECK_TEST = 'test/daemon/check-webhook-health.test.ts'
 const RECORDING_TEST = 'test/daemon/life-cycle-recording.test.ts'
 const CLIENT_TEST = 'test/daemon/webhook-client.test.ts'
 const TEST_EVENT_TEST = 'test/webhooks/test-event.test.ts'
@@ -44,7 +45,7 @@ export const MUTANTS: Breakage[] = [
     name: 'warning by the clock after 22 hours',
     file: CONFIG,
     edits: [["'WARN_BY_CLOCK_SECONDS', 82_800", "'WARN_BY_CLOCK_SECONDS', 79_200"]],
-    tests: [DAEMON_TEST],
+    tests: [CHECK_TEST],
   },
   {
     name: 'deletion after 23 hours',
@@ -127,7 +128,7 @@ export const MUTANTS: Breakage[] = [
     name: 'the minute’s check takes no lock',
     file: 'src/webhooks/webhook-health-repository.ts',
     edits: [["state: 'active' }).forUpdate().first()", "state: 'active' }).first()"]],
-    tests: [DAEMON_TEST, MODEL_TEST],
+    tests: [CHECK_TEST, MODEL_TEST],
   },
   {
     name: 'reactivation keeps the record of failure',
