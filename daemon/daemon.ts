@@ -7,6 +7,7 @@ import type { Database } from '../db/connection.ts'
 import type { Clock } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
 import { deriveKeys } from '../src/crypto.ts'
+import type { DueLane } from '../src/deliveries/work-repository.ts'
 import { DaemonHints } from '../src/events/daemon-hints.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { DeliveryCounts } from '../src/metrics-deliveries.ts'
@@ -123,16 +124,19 @@ export async function startDaemon({
   const messages = sendMessages({ database, clock, log, gateway: messageGateway })
   const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
+  const offer = ({ webhookId, failing }: DueLane) =>
+    scheduler.offer(failing ? 'retry-webhook' : 'deliver-webhook', webhookId)
   const ticker = new Ticker({
     database,
     clock,
     log,
     owns: (webhookId) => lanes.owns(webhookId),
-    offer: ({ webhookId, failing }) => scheduler.offer(failing ? 'retry-webhook' : 'deliver-webhook', webhookId),
+    offer,
     chooseAlong: (...given) => lanes.chooseAlong(...given),
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {
       traces?.routed(eventIds, batch)
-      lanes.runTaken(taken)
+      lanes.reserve(taken)
+      for (const { state } of taken) offer(state)
       const all = lanes.nudge(webhookIds)
       if (!all && membership.others.length > 0) hints.send('lanes', membership.token)
     },

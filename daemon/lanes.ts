@@ -59,6 +59,8 @@ export class Lanes {
   readonly #busy = new Set<string>()
   readonly #brokenUntilMs = new Map<string, number>()
   readonly #ownership: LaneOwnership
+  /** Taken along with a fan-out, until their jobs run. */
+  readonly #reserved = new Map<string, TakenLane>()
   #timer: NodeJS.Timeout | undefined
   #refreshing = false
   #refreshAgain = false
@@ -97,7 +99,7 @@ export class Lanes {
   }
 
   owns(webhookId: string): boolean {
-    return this.#busy.has(webhookId)
+    return this.#busy.has(webhookId) || this.#reserved.has(webhookId)
   }
 
   get size(): number {
@@ -115,7 +117,7 @@ export class Lanes {
     for (const webhookId of webhookIds) {
       const lane = this.#lanes.get(webhookId)
       if (lane) lane.nudge()
-      else if (!this.#busy.has(webhookId)) all = false
+      else if (!this.#reserved.has(webhookId)) all = false
     }
     return all
   }
@@ -128,9 +130,11 @@ export class Lanes {
     return this.#ownership.takingAlong(free.slice(0, MOST_TAKEN_ALONG), eventIds, copies, this.#options.token())
   }
 
-  /** Runs lanes that are ours since a fan-out: what is at hand already needs no job. */
-  runTaken(taken: TakenLane[]): void {
-    for (const lane of taken) void this.#run(lane.state.webhookId, lane.token, () => lane)
+  /** They are ours since a fan-out, and wait for their jobs. Where none comes, the next watch finds them. */
+  reserve(taken: TakenLane[]): void {
+    for (const lane of taken) {
+      if (!this.#busy.has(lane.state.webhookId)) this.#reserved.set(lane.state.webhookId, lane)
+    }
   }
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
@@ -147,18 +151,17 @@ export class Lanes {
    * Owns and runs a lane until it is dry. The body of a delivery job.
    * @param owned true: the row says already that it is ours (the answer of taking it was lost)
    */
-  run(webhookId: string, owned = false): Promise<void> {
-    const token = this.#options.token()
-    return this.#run(webhookId, token, () =>
-      owned ? this.#ownership.readOwned(webhookId, token) : this.#ownership.take({ webhookId, token }),
-    )
-  }
-
-  async #run(webhookId: string, token: string, take: () => TakenLane | Promise<TakenLane | undefined>): Promise<void> {
+  async run(webhookId: string, owned = false): Promise<void> {
     if (this.#stopping || this.#busy.has(webhookId) || this.#isBroken(webhookId)) return
     this.#busy.add(webhookId)
+    const token = this.#options.token()
+    const reserved = this.#reserved.get(webhookId)
+    this.#reserved.delete(webhookId)
     try {
-      const taken = await take()
+      const taken =
+        reserved?.token === token
+          ? reserved
+          : await (owned ? this.#ownership.readOwned(webhookId, token) : this.#ownership.take({ webhookId, token }))
       if (!taken) return
       const outcome = await this.#runOwned(taken)
       // When all of them stop, one statement frees them together; each is still due then, and the next owner settles it.
@@ -197,6 +200,7 @@ export class Lanes {
 
   /** Another daemon took this one for dead. */
   loseAll(): void {
+    this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.lose()
   }
 
@@ -302,6 +306,10 @@ export class Lanes {
       if (state.settingsChangedAt !== null) await confirmSettingsRead(database.knex, state, ownToken)
     }
     for (const lane of before.values()) lane.lose()
+    const owned = new Set(states.map(({ webhookId }) => webhookId))
+    for (const [webhookId, taken] of this.#reserved) {
+      if (taken.readAtMs < readAtMs && !owned.has(webhookId)) this.#reserved.delete(webhookId)
+    }
     for (const lane of this.#lanes.values()) lane.pump()
   }
 
