@@ -9,7 +9,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import type { Telecaller } from '../../src/crm/telecallers-repository.ts'
-import { nextTelecaller } from '../../src/crm/telecaller-rules.ts'
 import { newId } from '../../src/ids.ts'
 import { client, startTestApp, type TestApp } from '../support/app.ts'
 import {
@@ -252,28 +251,6 @@ describe('the operator', () => {
     const staff = await buildOperatorKey(app, { role: 'staff' })
     expect((await app.call('GET', path(world), { token: staff })).status).toBe(403)
     expect(await assign(foreign)).toBe(foreign.telecallers[0]!.id)
-  })
-})
-
-describe('nextTelecaller', () => {
-  const candidates = [
-    { id: 'a', openLeads: 2 },
-    { id: 'b', openLeads: 1 },
-    { id: 'd', openLeads: 1 },
-  ]
-  test.each([
-    ['round_robin', null, 'a'],
-    ['round_robin', 'a', 'b'],
-    ['round_robin', 'c', 'd'],
-    ['round_robin', 'd', 'a'],
-    ['round_robin', 'z', 'a'],
-    ['least_open', null, 'b'],
-    ['least_open', 'b', 'd'],
-    ['least_open', 'd', 'b'],
-    ['manual', 'a', null],
-  ] as const)('by %s after %s is %s', (strategy, last, next) => {
-    expect(nextTelecaller(strategy, candidates, last)).toBe(next)
-    expect(nextTelecaller(strategy, [], last)).toBeNull()
   })
 })
 

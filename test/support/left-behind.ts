@@ -63,7 +63,7 @@ export const LEFT_BEHIND: LeftBehind[] = [
       'between two tests the messages of the first, or what waits of them, are taken away, and their events stay',
     checks: ['message_offered_to_nobody', 'message_waits_for_nothing', 'message_without_row'],
     files: [
-      'daemon/clock-set-back.test.ts',
+      'daemon/follow-clock.test.ts',
       'deliveries/delivery-log-recovery.test.ts',
       'messages/hand-back.test.ts',
       'messages/message-states.test.ts',
