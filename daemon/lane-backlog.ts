@@ -35,6 +35,8 @@ export class LaneBacklog {
   #buffer: (PendingDelivery | undefined)[] = []
   /** Where the next one stands in it. */
   #at = 0
+  /** Of the row that was read last. */
+  #place = 0
   /** Events in the buffer, in flight, or not yet recorded, with their epoch: a read from the head leaves them out. */
   readonly #held = new Map<string, number>()
   /** Recorded while a read is under way: its view may be older, and would show them as pending still. */
@@ -127,7 +129,10 @@ export class LaneBacklog {
 
   /** All that was due when the lane was taken. */
   give(head: PendingDelivery[], readAtMs: number): void {
-    for (const delivery of head) this.#hold(delivery)
+    for (const delivery of head) {
+      delivery.place = ++this.#place
+      this.#hold(delivery)
+    }
     const last = head.at(-1)
     if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
     this.#headReadAtMs = readAtMs
@@ -188,6 +193,8 @@ export class LaneBacklog {
     if (read.length >= this.#readRows && (this.#waiting === 0 || this.#deps.readAhead.isRoomy)) {
       this.#readRows = Math.min(this.#readRows * 2, MOST_READ_ROWS)
     }
+    // Also those that are left out: what stands in between counts as a distance.
+    for (const delivery of read) delivery.place = ++this.#place
     const fresh = read.filter(({ eventId }) => !this.#held.has(eventId) && !this.#recordedDuringRead.has(eventId))
     const last = read.at(-1)
     if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }

@@ -175,6 +175,7 @@ export class Lane {
   pump(): void {
     if (this.#lost) return
     while (this.#mayStart()) this.#start(this.#backlog.take())
+    if (this.#inFlight.size === 0 && !this.#backlog.next) this.#deps.gates.rest(this)
     if (this.#stopping) {
       if (this.#inFlight.size === 0 && this.#backlog.underWay === this.#unrecordable) this.#finish('stopped')
       return
@@ -233,13 +234,13 @@ export class Lane {
 
   #ended(entry: InFlight, startedAt: Date, outcome: AttemptOutcome): void {
     this.#inFlight.delete(entry)
-    this.#deps.gates.leave(this.#gate)
-    const result = attemptResult(this.#token, entry.delivery, startedAt, outcome, this.#deps.clock.now())
-    this.#deps.attempted(result)
     this.#window =
       outcome.ok && outcome.durationMs < SLOW_AFTER_MS
         ? Math.min(this.#window * 2, this.#deps.maxInFlight)
         : FIRST_WINDOW
+    this.#deps.gates.leave(this.#gate, this, this.#backlog.next !== undefined && !this.#stopping && !this.#lost)
+    const result = attemptResult(this.#token, entry.delivery, startedAt, outcome, this.#deps.clock.now())
+    this.#deps.attempted(result)
     // Recorded even when the lane was lost: the write is fenced by the token and drops it there.
     this.#deps.record(result)
     if (this.#lost) return

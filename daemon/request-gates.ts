@@ -1,6 +1,10 @@
 /**
  * How many requests may be in flight in this daemon: one budget for healthy webhooks, one for those that fail or are slow.
  * No number of hanging endpoints can use up what the healthy ones need.
+ *
+ * Where a budget is too small for all, members take turns: whoever had nothing waiting before goes first, with a short one, so that
+ * an event on a quiet webhook waits for no backlog. A backlog has long turns: what a lane sends in one go is removed from the
+ * queue in one go. (The order of RFC 8290, with requests for bytes.)
  */
 export type GateName = 'healthy' | 'retry'
 
@@ -9,38 +13,73 @@ export interface GateMember {
   pump(): void
 }
 
+/** Requests of a member that had nothing waiting before. */
+const FIRST_TURN = 2
+
+/** Members that wait, in the order of asking, each once. */
+interface Waiting {
+  /** Had nothing waiting before, or not more than a first turn. */
+  readonly fresh: Set<GateMember>
+  /** In the middle of their turns. */
+  readonly going: Set<GateMember>
+  /** Have had their turn. */
+  readonly last: Set<GateMember>
+}
+
 interface Gate {
   readonly limit: number
+  /** Requests of a turn. */
+  readonly turn: number
   inFlight: number
-  /** In the order of asking; a Set so that a lane waits once. */
-  readonly waiting: Set<GateMember>
+  readonly waiting: Waiting
 }
+
+function newGate(limit: number, turn: number): Gate {
+  return { limit, turn, inFlight: 0, waiting: { fresh: new Set(), going: new Set(), last: new Set() } }
+}
+
+/** Long enough for the server to remove what was sent by one walk through the queue. */
+const HEALTHY_TURN = 32
+/** Of those that fail or are slow each request may take ten seconds. */
+const RETRY_TURN = 1
 
 export class RequestGates {
   readonly #gates: Record<GateName, Gate>
+  /** How many requests are left of each member's turn; it is not in here while it has nothing to send. */
+  readonly #left = new Map<GateMember, number>()
 
   /** @param limits requests in flight of each kind */
   constructor(limits: Record<GateName, number>) {
     this.#gates = {
-      healthy: { limit: limits.healthy, inFlight: 0, waiting: new Set() },
-      retry: { limit: limits.retry, inFlight: 0, waiting: new Set() },
+      healthy: newGate(limits.healthy, HEALTHY_TURN),
+      retry: newGate(limits.retry, RETRY_TURN),
     }
   }
 
   /** @returns false when the gate is full; the member is pumped once when that changes */
   tryEnter(name: GateName, member: GateMember): boolean {
     const gate = this.#gates[name]
+    const left = this.#left.get(member)
     if (gate.inFlight < gate.limit) {
       gate.inFlight += 1
+      this.#left.set(member, Math.max(0, (left ?? FIRST_TURN) - 1))
       return true
     }
-    gate.waiting.add(member)
+    this.#wait(gate, member, left)
     return false
   }
 
-  leave(name: GateName): void {
-    this.#gates[name].inFlight -= 1
-    this.#admit(name)
+  /** @param wantsMore the member has more to send, and goes on if its turn does */
+  leave(name: GateName, member: GateMember, wantsMore: boolean): void {
+    const gate = this.#gates[name]
+    gate.inFlight -= 1
+    if (wantsMore) this.#wait(gate, member, this.#left.get(member))
+    this.#admit(gate)
+  }
+
+  /** The member has nothing to send, and nothing in flight. */
+  rest(member: GateMember): void {
+    this.#left.delete(member)
   }
 
   /**
@@ -50,27 +89,45 @@ export class RequestGates {
   move(from: GateName, to: GateName, requests: number): void {
     this.#gates[from].inFlight -= requests
     this.#gates[to].inFlight += requests
-    this.#admit(from)
+    this.#admit(this.#gates[from])
   }
 
   forget(member: GateMember): void {
-    this.#gates.healthy.waiting.delete(member)
-    this.#gates.retry.waiting.delete(member)
+    this.#left.delete(member)
+    for (const { waiting } of Object.values(this.#gates)) {
+      for (const some of [waiting.fresh, waiting.going, waiting.last]) some.delete(member)
+    }
   }
 
   inFlight(name: GateName): number {
     return this.#gates[name].inFlight
   }
 
-  /** One member a free slot: it takes what it may and asks again, behind the others. */
-  #admit(name: GateName): void {
-    const gate = this.#gates[name]
-    let free = gate.limit - gate.inFlight
-    for (const member of gate.waiting) {
-      if (free <= 0) return
-      gate.waiting.delete(member)
-      member.pump()
-      free = Math.min(free - 1, gate.limit - gate.inFlight)
+  #wait({ waiting }: Gate, member: GateMember, left: number | undefined): void {
+    if (left === undefined) waiting.fresh.add(member)
+    else if (left > 0) waiting.going.add(member)
+    else waiting.last.add(member)
+  }
+
+  /** One member a free slot: it takes what it may and asks again. */
+  #admit(gate: Gate): void {
+    // Each that waits now is asked once at most: one that has nothing to send any more takes no slot.
+    let asked = gate.waiting.fresh.size + gate.waiting.going.size + gate.waiting.last.size
+    for (; asked > 0 && gate.inFlight < gate.limit; asked--) this.#next(gate)?.pump()
+  }
+
+  #next({ waiting: { fresh, going, last }, turn }: Gate): GateMember | undefined {
+    for (const some of [fresh, going]) {
+      for (const member of some) {
+        some.delete(member)
+        return member
+      }
     }
+    for (const member of last) {
+      last.delete(member)
+      this.#left.set(member, turn)
+      return member
+    }
+    return undefined
   }
 }

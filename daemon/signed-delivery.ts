@@ -48,6 +48,7 @@ export function attemptResult(
     webhookId: delivery.webhookId,
     eventId: delivery.eventId,
     dueAt: delivery.dueAt,
+    place: delivery.place,
     n: delivery.attempts + 1,
     epoch: delivery.epoch,
     isTest: delivery.isTest,

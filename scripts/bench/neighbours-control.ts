@@ -14,8 +14,8 @@ const COPIED = ['daemon', 'db', 'scripts', 'src', 'openapi', 'package.json']
 const CHANGES: { file: string; from: string; to: string }[] = [
   {
     file: 'daemon/request-gates.ts',
-    from: 'healthy: { limit: limits.healthy, inFlight: 0, waiting: new Set() },\n      retry: { limit: limits.retry, inFlight: 0, waiting: new Set() },\n    }',
-    to: 'healthy: { limit: limits.healthy + limits.retry, inFlight: 0, waiting: new Set() },\n      retry: { limit: 0, inFlight: 0, waiting: new Set() },\n    }\n    this.#gates.retry = this.#gates.healthy',
+    from: 'healthy: newGate(limits.healthy, HEALTHY_TURN),\n      retry: newGate(limits.retry, RETRY_TURN),\n    }',
+    to: 'healthy: newGate(limits.healthy + limits.retry, HEALTHY_TURN),\n      retry: newGate(0, RETRY_TURN),\n    }\n    this.#gates.retry = this.#gates.healthy',
   },
   { file: 'daemon/lane.ts', from: 'const SLOW_AFTER_MS = 1000', to: 'const SLOW_AFTER_MS = Infinity' },
 ]

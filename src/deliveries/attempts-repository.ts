@@ -14,6 +14,7 @@ import {
 } from '../messages/messages-repository.ts'
 import { haveAllMoved, KnownLanes, moveStatement } from './known-lanes.ts'
 import { endedStatements, removedStatements, type EndedRow } from './packed-rows.ts'
+import { isRemoved, removalOf } from './removed-runs.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
 import {
   applyResult,
@@ -79,13 +80,21 @@ async function recordSuccesses(
   known: KnownLanes,
 ): Promise<Recorded | undefined> {
   const messageIds = messageIdsOf(results)
-  const move = moveStatement(token, lanes, results)
+  const removal = removalOf(results)
+  const locks = [
+    moveStatement(token, lanes, results),
+    ...(messageIds.length > 0 ? [lockMessagesStatement(messageIds)] : []),
+  ]
   return batch.transaction(async (send) => {
-    const [moved] = await send([move, ...(messageIds.length > 0 ? [lockMessagesStatement(messageIds)] : [])])
-    if (!haveAllMoved(moved!, lanes)) return undefined
+    const asked = send([...locks, ...removal.statements])
+    // Put together while the server works on that; its fault is met below.
+    asked.catch(() => {})
     const applied = results.map((result) => applyResult(lanes.get(result.webhookId)!, result, now, rules))
     const endedCopies = endedCopiesOf(applied)
-    const written = await send([...attemptStatements(applied, now), ...copyEndStatements(endedCopies, now), COMMIT])
+    const statements = [...attemptStatements(applied, now), ...copyEndStatements(endedCopies, now), COMMIT]
+    const [moved, ...others] = await asked
+    if (!haveAllMoved(moved!, lanes) || !isRemoved(removal, others.slice(locks.length - 1))) return undefined
+    const written = await send(statements)
     known.learn(token, lanes.values())
     const normalMessages = countNormal(endedCopies, written.slice(0, -1))
     return { lostWebhookIds: new Set(), ...NOTHING_RECORDED, normalMessages }
@@ -130,6 +139,7 @@ async function recordAll(
     if (applied.length === 0) return { lostWebhookIds, ...NOTHING_RECORDED }
     const endedCopies = endedCopiesOf(applied)
     const written = await send([
+      ...removedStatements(applied.map(({ result }) => result)),
       ...attemptStatements(applied, now),
       ...mailStatements(applied, now),
       ...healthStatements(before, after, now),
@@ -196,7 +206,6 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
     ended.push({ webhookId, eventId, status: delivery.status, attempts: n, ...attempt })
   }
   return [
-    ...removedStatements(applied.map(({ result }) => result)),
     ...endedStatements(ended, now),
     ...unlessEmpty(earlier, INSERT_EARLIER),
     ...unlessEmpty(retried, 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?'),

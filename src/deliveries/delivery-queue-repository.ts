@@ -18,6 +18,8 @@ export interface PendingDelivery {
   isMessage: boolean
   /** The exact bytes to send. */
   body: Buffer
+  /** In the order in which its lane has read it; 0: not read by one yet. */
+  place: number
 }
 
 /** Where a lane's reading stands in the queue. */
@@ -114,6 +116,7 @@ function toPending(webhookId: string, row: Row): PendingDelivery {
     isTest: row.is_test === 1,
     isMessage: row.is_message === 1,
     body: row.body as Buffer,
+    place: 0,
   }
 }
 

@@ -13,6 +13,8 @@ export interface AttemptResult {
   eventId: string
   /** The queue row's due time, part of its key. */
   dueAt: Date
+  /** In the order in which the lane has read. */
+  place: number
   /** Number of this attempt, from 1. */
   n: number
   epoch: number

@@ -28,24 +28,82 @@ test('the budget of failing webhooks is their own: when it is used up the health
 
 test('a free slot goes to the one that has waited longest, one slot each', () => {
   const gates = new RequestGates({ healthy: 1, retry: 1 })
-  const [first, second] = [member(), member()]
-  gates.tryEnter('healthy', member())
+  const [busy, second] = [member(), member()]
+  const first = member(() => gates.tryEnter('healthy', first))
+  gates.tryEnter('healthy', busy)
   gates.tryEnter('healthy', first)
   gates.tryEnter('healthy', second)
-  gates.leave('healthy')
+  gates.leave('healthy', busy, false)
   expect([first.pumped, second.pumped]).toEqual([1, 0])
 })
 
-test('a member that does not use its slot leaves the next one waiting no longer', () => {
-  const gates = new RequestGates({ healthy: 2, retry: 1 })
-  const [first, second] = [member(), member()]
-  gates.tryEnter('healthy', member())
-  gates.tryEnter('healthy', member())
+test('a member that does not use its slot leaves it to the next one, and each is asked once', () => {
+  const gates = new RequestGates({ healthy: 1, retry: 1 })
+  const [busy, first, second] = [member(), member(), member()]
+  gates.tryEnter('healthy', busy)
   gates.tryEnter('healthy', first)
   gates.tryEnter('healthy', second)
-  gates.leave('healthy')
-  gates.leave('healthy')
+  gates.leave('healthy', busy, false)
   expect([first.pumped, second.pumped]).toEqual([1, 1])
+  expect(gates.inFlight('healthy')).toBe(0)
+})
+
+/** Members with so much to send, which end one request each in turn: the order in which they start. */
+function orderOf(limit: number, gate: 'healthy' | 'retry', wanted: Record<string, number>, arrivals: Record<number, string> = {}): string[] {
+  const gates = new RequestGates({ healthy: limit, retry: limit })
+  const started: string[] = []
+  const flying: string[] = []
+  const left = new Map<string, number>()
+  const members = new Map<string, GateMember>()
+  const begin = (name: string, wants: number) => {
+    left.set(name, wants)
+    members.set(name, { pump: () => pump(name) })
+    pump(name)
+  }
+  function pump(name: string): void {
+    while (left.get(name)! > 0 && gates.tryEnter(gate, members.get(name)!)) {
+      left.set(name, left.get(name)! - 1)
+      started.push(name)
+      flying.push(name)
+    }
+    if (left.get(name) === 0 && !flying.includes(name)) gates.rest(members.get(name)!)
+  }
+  for (const [name, wants] of Object.entries(wanted)) begin(name, wants)
+  for (let name = flying.shift(); name; name = flying.shift()) {
+    gates.leave(gate, members.get(name)!, left.get(name)! > 0)
+    pump(name)
+    const arrival = arrivals[started.length]
+    if (arrival) begin(arrival, 1)
+  }
+  return started
+} // prettier-ignore
+
+/** `a` three times: `aaa`. */
+const runs = (order: string[]) => order.join('').match(/(.)\1*/g)!
+
+test('backlogs take long turns, one behind the other, and every request has its turn', () => {
+  const order = orderOf(1, 'healthy', { a: 100, b: 100, c: 100 })
+  expect(order).toHaveLength(300)
+  const long = runs(order).filter((run) => run.length > 2)
+  // A turn is 32 requests; none comes again before the others have had theirs.
+  expect(long.slice(0, 6).map((run) => run[0] + String(run.length))).toEqual(['a32', 'b32', 'c32', 'a32', 'b32', 'c32'])
+})
+
+test('whoever had nothing waiting before goes before all backlogs, also in the middle of their turns', () => {
+  const order = orderOf(2, 'healthy', { a: 100, b: 100, c: 100 }, { 50: 'x', 51: 'y' })
+  expect(order.slice(50, 54).sort().join('')).toMatch(/xy$/)
+  expect(order).toHaveLength(302)
+})
+
+test('one that comes again and again is no newcomer while it has something waiting', () => {
+  // A first turn is two requests: what it has beyond them waits behind those that wait already.
+  const order = orderOf(1, 'healthy', { a: 40, b: 3 })
+  expect(runs(order)).toEqual(['a', 'b', 'a', 'b', 'a'.repeat(32), 'b', 'aaaaaa'])
+})
+
+test('those that fail or are slow take turns of one request', () => {
+  const order = orderOf(1, 'retry', { a: 10, b: 10, c: 10 })
+  expect(order.slice(6).join('')).toBe('abc'.repeat(8))
 })
 
 test('a lane that turns slow takes its requests along, and the healthy budget is free again', () => {
@@ -60,18 +118,18 @@ test('a lane that turns slow takes its requests along, and the healthy budget is
   expect(gates.inFlight('healthy')).toBe(0)
   // Over its limit: nothing new starts there until it is below again.
   expect(gates.inFlight('retry')).toBe(2)
-  gates.leave('retry')
+  gates.leave('retry', slow, false)
   expect(gates.tryEnter('retry', member())).toBe(false)
-  gates.leave('retry')
+  gates.leave('retry', slow, false)
   expect(gates.tryEnter('retry', member())).toBe(true)
 })
 
 test('a forgotten member is not pumped', () => {
   const gates = new RequestGates({ healthy: 1, retry: 1 })
-  const gone = member()
-  gates.tryEnter('healthy', member())
+  const [busy, gone] = [member(), member()]
+  gates.tryEnter('healthy', busy)
   gates.tryEnter('healthy', gone)
   gates.forget(gone)
-  gates.leave('healthy')
+  gates.leave('healthy', busy, false)
   expect(gone.pumped).toBe(0)
 })

@@ -66,9 +66,9 @@ export class HandDaemon {
   }
 
   #result(copy: PendingDelivery, ok: boolean): AttemptResult {
-    const { webhookId, eventId, dueAt, epoch, isTest, isMessage, attempts } = copy
+    const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts } = copy
     return {
-      ...{ token: this.token, webhookId, eventId, dueAt, epoch, isTest, isMessage, n: attempts + 1, ok },
+      ...{ token: this.token, webhookId, eventId, dueAt, place, epoch, isTest, isMessage, n: attempts + 1, ok },
       ...{ startedAt: this.#world.clock.now(), durationMs: 5, retryAfterMs: undefined, answer: null },
       class: ok ? 'ok' : 'http_status',
       status: ok ? 200 : 500,

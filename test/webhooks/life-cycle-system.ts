@@ -163,6 +163,7 @@ export class LifeCycleSystem {
         webhookId,
         eventId,
         dueAt: row.due_at,
+        place: 0,
         n: row.attempts + 1,
         epoch: row.epoch,
         isTest: false,
