@@ -29,7 +29,7 @@ export interface Service {
 const NODE_ARGUMENTS = {
   'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60'],
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time.
-  'daemon/main.ts': ['--max-semi-space-size=16'],
+  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge'],
 }
 
 export const SERVICE_ENV = { MALLOC_ARENA_MAX: '2' }
