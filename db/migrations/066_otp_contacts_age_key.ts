@@ -1,21 +1,9 @@
 import type { Knex } from 'knex'
+import { addKey, dropKey, type TableKey } from '../table-keys.ts'
 
-const KEY = 'otp_contacts_age'
+const KEY: TableKey = { table: 'otp_contacts', name: 'otp_contacts_age', columns: 'failures_in_row, created_at' }
 
-/** Finds contacts that may be forgotten. Asks first: MySQL has no ADD KEY IF NOT EXISTS. */
-export async function up(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) return
-  await knex.raw(`ALTER TABLE otp_contacts ADD KEY ${KEY} (failures_in_row, created_at)`)
-}
+/** Finds contacts that may be forgotten. */
+export const up = (knex: Knex): Promise<void> => addKey(knex, KEY)
 
-export async function down(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) await knex.raw(`ALTER TABLE otp_contacts DROP KEY ${KEY}`)
-}
-
-async function hasKey(knex: Knex): Promise<boolean> {
-  const [rows] = await knex.raw(
-    `SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'otp_contacts' AND index_name = ?`,
-    [KEY],
-  )
-  return rows.length > 0
-}
+export const down = (knex: Knex): Promise<void> => dropKey(knex, KEY)

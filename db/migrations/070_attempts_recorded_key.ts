@@ -1,20 +1,9 @@
 import type { Knex } from 'knex'
+import { addKey, dropKey, type TableKey } from '../table-keys.ts'
 
-const KEY = 'attempts_recorded'
+const KEY: TableKey = { table: 'attempts', name: 'attempts_recorded', columns: 'recorded_at' }
 
 /** Attempts are found through their delivery; nobody looks for them by time, and the key cost every recorded attempt a fifth. */
-export async function up(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) await knex.raw(`ALTER TABLE attempts DROP KEY ${KEY}`)
-}
+export const up = (knex: Knex): Promise<void> => dropKey(knex, KEY)
 
-export async function down(knex: Knex): Promise<void> {
-  if (!(await hasKey(knex))) await knex.raw(`ALTER TABLE attempts ADD KEY ${KEY} (recorded_at)`)
-}
-
-async function hasKey(knex: Knex): Promise<boolean> {
-  const [rows] = await knex.raw(
-    `SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'attempts' AND index_name = ?`,
-    [KEY],
-  )
-  return rows.length > 0
-}
+export const down = (knex: Knex): Promise<void> => addKey(knex, KEY)

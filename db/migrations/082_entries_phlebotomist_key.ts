@@ -1,21 +1,9 @@
 import type { Knex } from 'knex'
+import { addKey, dropKey, type TableKey } from '../table-keys.ts'
 
-const KEY = 'entries_phlebotomist'
+const KEY: TableKey = { table: 'entries', name: 'entries_phlebotomist', columns: 'phlebotomist_id, scheduled_at, id' }
 
-/** The days of a phlebotomist. Asks first: MySQL has no ADD KEY IF NOT EXISTS. */
-export async function up(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) return
-  await knex.raw(`ALTER TABLE entries ADD KEY ${KEY} (phlebotomist_id, scheduled_at, id)`)
-}
+/** The days of a phlebotomist. */
+export const up = (knex: Knex): Promise<void> => addKey(knex, KEY)
 
-export async function down(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) await knex.raw(`ALTER TABLE entries DROP KEY ${KEY}`)
-}
-
-async function hasKey(knex: Knex): Promise<boolean> {
-  const [rows] = await knex.raw(
-    `SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'entries' AND index_name = ?`,
-    [KEY],
-  )
-  return rows.length > 0
-}
+export const down = (knex: Knex): Promise<void> => dropKey(knex, KEY)

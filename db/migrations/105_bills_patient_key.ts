@@ -1,21 +1,9 @@
 import type { Knex } from 'knex'
+import { addKey, dropKey, type TableKey } from '../table-keys.ts'
 
-const KEY = 'bills_patient'
+const KEY: TableKey = { table: 'bills', name: 'bills_patient', columns: 'patient_id' }
 
-/** The bills of a patient. Asks first: MySQL has no ADD KEY IF NOT EXISTS. */
-export async function up(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) return
-  await knex.raw(`ALTER TABLE bills ADD KEY ${KEY} (patient_id)`)
-}
+/** The bills of a patient. */
+export const up = (knex: Knex): Promise<void> => addKey(knex, KEY)
 
-export async function down(knex: Knex): Promise<void> {
-  if (await hasKey(knex)) await knex.raw(`ALTER TABLE bills DROP KEY ${KEY}`)
-}
-
-async function hasKey(knex: Knex): Promise<boolean> {
-  const [rows] = await knex.raw(
-    `SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'bills' AND index_name = ?`,
-    [KEY],
-  )
-  return rows.length > 0
-}
+export const down = (knex: Knex): Promise<void> => dropKey(knex, KEY)
