@@ -62,7 +62,7 @@ async function purge({ database, clock, log, stopping }: PurgeExpiredDeps, step:
     slowestMs = Math.max(slowestMs, tookMs)
     removed += batch.removed
     position = batch.position
-    if (batch.looked < limit) break
+    if (batch.looked < limit && !batch.more) break
     limit = nextBatchRows(limit, tookMs)
     if (endedAtMs - leasedAtMs > PURGE_LEASE_MS / 5) {
       await recordPurgeDue(database.knex, later(clock, PURGE_LEASE_MS))

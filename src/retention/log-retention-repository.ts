@@ -50,18 +50,41 @@ async function removeDeliveries(
   after: Position | undefined,
   limit: number,
 ): Promise<Batch> {
-  // Behind the position within its own millisecond, or later: one range of the index either way.
-  const behind = after
-    ? 'AND ended_at >= ? AND (ended_at > ? OR webhook_id > ? OR (webhook_id = ? AND event_id > ?))'
-    : ''
+  // No delivery ends before its event has an id. By webhook, so that the log needs no key by time, which each delivery would pay for.
+  const beforeId = firstIdOf(before.getTime())
+  const webhookId = (after?.[0] as string | undefined) ?? (await nextWebhookWithEvents(trx, '', beforeId))
+  if (webhookId === undefined) return { looked: 0, removed: 0, position: undefined }
   const [rows] = await trx.raw(
-    `SELECT webhook_id, event_id, ended_at FROM deliveries FORCE INDEX (deliveries_ended)
-     WHERE ended_at < ? ${behind} ORDER BY ended_at, webhook_id, event_id LIMIT ? FOR UPDATE SKIP LOCKED`,
-    [before, ...(after ? [after[0]!, after[0]!, after[1]!, after[1]!, after[2]!] : []), limit],
+    `SELECT webhook_id, event_id, ended_at FROM deliveries
+     WHERE webhook_id = ? AND event_id > ? AND event_id < ? AND ended_at < ? ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED`,
+    [webhookId, after?.[1] ?? '', beforeId, before, limit],
   )
   const deliveries = rows as { webhook_id: string; event_id: string; ended_at: Date }[]
-  const last = deliveries.at(-1)
-  if (!last) return { looked: 0, removed: 0, position: after }
+  const removed = deliveries.length > 0 ? await removeUnlessNeeded(trx, deliveries) : 0
+  const looked = deliveries.length
+  if (looked === limit) return { looked, removed, position: [webhookId, deliveries.at(-1)!.event_id] }
+  const nextId = await nextWebhookWithEvents(trx, webhookId, beforeId)
+  return { looked, removed, position: [nextId ?? webhookId, ''], more: nextId !== undefined }
+}
+
+/** The next webhook that has events of so long ago in the log: a jump through the primary key for each that has none. */
+async function nextWebhookWithEvents(
+  trx: Knex.Transaction,
+  afterId: string,
+  beforeEventId: string,
+): Promise<string | undefined> {
+  const [rows] = await trx.raw(
+    `SELECT webhook_id, MIN(event_id) AS oldest FROM deliveries FORCE INDEX FOR GROUP BY (PRIMARY) WHERE webhook_id > ?
+     GROUP BY webhook_id HAVING oldest < ? ORDER BY webhook_id LIMIT 1`,
+    [afterId, beforeEventId],
+  )
+  return rows[0]?.webhook_id
+}
+
+async function removeUnlessNeeded(
+  trx: Knex.Transaction,
+  deliveries: { webhook_id: string; event_id: string; ended_at: Date }[],
+): Promise<number> {
   const webhookIds = [...new Set(deliveries.map((row) => row.webhook_id))]
   const eventIds = [...new Set(deliveries.map((row) => row.event_id))]
   const busy = await listBusyEvents(trx, eventIds)
@@ -82,11 +105,7 @@ async function removeDeliveries(
     await deleteByDelivery(trx, 'earlier_attempts', expired)
     await deleteByDelivery(trx, 'deliveries', expired)
   }
-  return {
-    looked: deliveries.length,
-    removed: expired.length,
-    position: [last.ended_at, last.webhook_id, last.event_id],
-  }
+  return expired.length
 }
 
 /** Joined to the list, in this order, each row being one range of the primary key: as the recorder does, for the same reason. */

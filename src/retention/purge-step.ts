@@ -4,8 +4,9 @@ import type { Knex } from 'knex'
 export type Position = readonly (string | Date | Buffer)[]
 
 export interface Batch {
-  /** Fewer than the limit: that was the last batch. */
+  /** Fewer than the limit: that was the last batch, unless it says that there is more. */
   looked: number
+  more?: boolean
   removed: number
   position: Position | undefined
 }

@@ -238,6 +238,24 @@ describe('a failing webhook', () => {
   })
 })
 
+test('the log of every webhook loses what is too old, however many there are and however much each has', async () => {
+  const at = (daysAgo: number) => new Date(world.clock.nowMs() - daysAgo * DAY_MS)
+  const row = (webhookId: string, daysAgo: number) => ({ webhook_id: webhookId, event_id: newId(at(daysAgo).getTime()), status: 'delivered', attempts: 1, ended_at: at(daysAgo) }) // prettier-ignore
+  const many = (count: number, make: (n: number) => ReturnType<typeof row>) =>
+    Array.from({ length: count }, (_, n) => make(n))
+  const webhookIds = Array.from({ length: 60 }, (_, n) => newId(n + 1))
+  const young = webhookIds.flatMap((id) => many(3, (n) => row(id, 89 - n)))
+  // The first and the last, every third of those in between; one with more than goes in one batch, and late ends of old events.
+  const old = webhookIds
+    .filter((_, n) => n % 3 === 0 || n === 59)
+    .flatMap((id, n) => many(n === 5 ? 250 : 2, () => row(id, 91)))
+  const late = webhookIds.slice(0, 2).map((id) => ({ ...row(id, 95), ended_at: at(80) }))
+  for (const rows of [young, old, late]) await knex()('deliveries').insert(rows)
+  await purgeAfter(0)
+  const left = await knex()('deliveries').select('event_id')
+  expect(left.map((row) => row.event_id).sort()).toEqual([...young, ...late].map((row) => row.event_id).sort())
+})
+
 test('a deleted webhook stays while the log or a mail names it, and then goes with its secrets', async () => {
   const webhook = await world.webhook({ endpoint: `${receiver.url}/hooks` })
   const active = await world.webhook({ endpoint: `${receiver.url}/hooks` })
