@@ -46,7 +46,17 @@ function run(random: () => number, asksToWait: boolean): Course {
     const { delivery, effects } = applyResult(
       lane,
       {
-        ...{ token: 't', webhookId: 'w', eventId: 'e', epoch: 1, isTest: false, isMessage: false, n, place: 1, ok: false },
+        ...{
+          token: 't',
+          webhookId: 'w',
+          eventId: 'e',
+          epoch: 1,
+          isTest: false,
+          isMessage: false,
+          n,
+          place: 1,
+          ok: false,
+        },
         ...{ dueAt: new Date(startedAtMs), startedAt: new Date(startedAtMs), durationMs, retryAfterMs, answer: null },
         ...{ class: 'http_status', status: 500, error: 'HTTP status 500' },
       },
