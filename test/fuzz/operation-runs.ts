@@ -8,7 +8,7 @@ import { createAjv } from '../../src/api.ts'
 import type { CallOptions, TestApp } from '../support/app.ts'
 import { nextNumber } from '../support/builders.ts'
 import { arbitraryOf, definitionsOf, type Given, type Schema } from '../support/contract-arbitraries.ts'
-import { mutationsOf, rawMutationsOf } from '../support/contract-mutations.ts'
+import { faultyCalls, type BaseRequest, type FaultyCall } from './faulty-calls.ts'
 import { unknownId, type FuzzWorld, type Tenant } from './fuzz-world.ts'
 import { injected, placesOf } from './injected-requests.ts'
 import { prepare, type Prepared } from './operation-hints.ts'
@@ -31,14 +31,6 @@ export interface Outcome {
   /** How many of each answer. */
   statuses: Record<number, number>
   failures: string[]
-}
-
-/** A request with its one fault, and the statuses that it may get. */
-interface FaultyCall {
-  what: string
-  options: CallOptions
-  pathValues?: Record<string, string>
-  statuses: number[]
 }
 
 const AT_ONCE = 8
@@ -95,7 +87,8 @@ export class OperationRunner {
     while (outcome.sent < count) {
       const tenant = await this.#tenantOf(operation, round, Math.min(count, 100))
       const prepared = await this.#prepare(operation, tenant, seed)
-      const calls = shuffled(this.#faultyCalls(operation, tenant, prepared, seed + round), seed + round)
+      const base = this.#baseRequest(operation, tenant, prepared, seed + round)
+      const calls = shuffled(faultyCalls(base), seed + round)
       if (calls.length === 0) return outcome
       // A few from each body, so that many bodies are seen.
       const chosen = calls.slice(0, Math.min(100, count - outcome.sent))
@@ -197,55 +190,18 @@ export class OperationRunner {
     }
   }
 
-  #faultyCalls(operation: ContractOperation, tenant: Tenant, prepared: Prepared, seed: number): FaultyCall[] {
-    const valid = this.#validBody(operation, prepared, seed | 1)
-    const base = this.#options(operation, tenant, prepared, valid)
-    return [
-      ...this.#bodyFaults(operation, base, valid),
-      ...queryFaults(this.#parameters(operation), base),
-      ...this.#pathFaults(operation, base, prepared),
-      ...(operation.needsToken ? tokenFaults(base) : []),
-    ]
-  }
-
-  #bodyFaults(
-    operation: ContractOperation,
-    base: CallOptions,
-    valid: Record<string, unknown> | undefined,
-  ): FaultyCall[] {
-    const { requestBody } = operation as FullOperation
-    const json = requestBody?.content['application/json']
-    if (!json || valid === undefined) return []
-    const { schema } = json
-    const validate = this.#validator(operation)
-    const { body: _, ...rest } = base
-    const mutations = mutationsOf(valid, schema, definitionsOf(this.#contract.document))
-      .filter(({ body }) => !validate(body))
-      .map(({ what, body }) => ({ what, options: { ...rest, body }, statuses: [400] }))
-    const raw = rawMutationsOf(valid).map(({ what, raw: rawBody, headers, status }) => ({
-      what: `body ${what}`,
-      options: { ...rest, rawBody, headers: { ...rest.headers, ...headers } },
-      statuses: [status],
-    }))
-    // An optional body that is cut to nothing is none.
-    const all: FaultyCall[] = [...mutations, ...raw]
-    return all.filter(({ options }: FaultyCall) => requestBody.required || options.rawBody?.length !== 0)
-  }
-
-  #pathFaults(operation: ContractOperation, base: CallOptions, prepared: Prepared): FaultyCall[] {
-    return this.#parameters(operation)
-      .filter((parameter) => parameter.in === 'path')
-      .flatMap(({ name }) => {
-        const id = prepared.path?.[name] ?? 'x'
-        const others = ['x', '0', 'null', '%00', '%20', `${id}x`, `${id}%20`, id.toUpperCase(), '%E2%82%AC', "'%20OR%201=1", '..%2f..', 'x'.repeat(5000), '__proto__'] // prettier-ignore
-        return others.map((value) => ({
-          what: `${name} is ${value.slice(0, 30)}`,
-          options: base,
-          pathValues: { ...prepared.path, [name]: value },
-          // What a guess has not got right may be said first.
-          statuses: prepared.isGuess ? [400, 403, 404, 409] : [404],
-        }))
-      })
+  #baseRequest(operation: ContractOperation, tenant: Tenant, prepared: Prepared, seed: number): BaseRequest {
+    const body = this.#validBody(operation, prepared, seed | 1)
+    return {
+      options: this.#options(operation, tenant, prepared, body),
+      prepared,
+      needsToken: operation.needsToken,
+      parameters: this.#parameters(operation),
+      bodySchema: this.#bodySchema(operation),
+      needsBody: (operation as FullOperation).requestBody?.required ?? false,
+      fits: (other) => this.#validator(operation)(other) as boolean,
+      definitions: definitionsOf(this.#contract.document),
+    }
   }
 
   #parameters(operation: ContractOperation): Parameter[] {
@@ -299,51 +255,6 @@ function requireErrorShape(answer: Answer, fail: (why: string) => void): void {
   const body = answer.body as { success: unknown; status: unknown; error?: { details?: unknown } }
   const isShaped = body.success === false && body.status === answer.status && typeof body.error?.details === 'string'
   if (!isShaped) fail(`not the error shape: ${describe(body)}`)
-}
-
-function queryFaults(parameters: Parameter[], base: CallOptions): FaultyCall[] {
-  const queried = parameters.filter((parameter) => parameter.in === 'query')
-  return queried.flatMap(({ name, required, schema }) => {
-    const { [name]: sent, ...others } = base.query ?? {}
-    const search = (...pairs: string[]) => {
-      const rest = new URLSearchParams(others as Record<string, string>).toString()
-      return `?${[rest, ...pairs].filter(Boolean).join('&')}`
-    }
-    const value = encodeURIComponent(sent ?? 'x')
-    const wrong: [what: string, search: string][] = [
-      ['is empty', search(`${name}=`)],
-      ['has no value', search(name)],
-      ['is sent twice', search(`${name}=${value}`, `${name}=${value}`)],
-    ]
-    if (required) wrong.push(['is missing', search()], ['is in brackets', search(`${name}[]=${value}`)])
-    if (required) wrong.push(['is in upper case', search(`${name.toUpperCase()}_=${value}`)])
-    if (schema.maxLength !== undefined)
-      wrong.push(['is one too long', search(`${name}=${'x'.repeat(schema.maxLength + 1)}`)])
-    if (schema.enum) wrong.push(['is no known word', search(`${name}=nope`)])
-    if ([schema.type].flat().includes('integer')) {
-      for (const text of ['x', '1.5', '1e99', ' ', String((schema.minimum ?? 0) - 1)]) wrong.push([`is ${text}`, search(`${name}=${encodeURIComponent(text)}`)]) // prettier-ignore
-      if (schema.maximum !== undefined) wrong.push(['is one too large', search(`${name}=${schema.maximum + 1}`)])
-    }
-    if (schema.format !== undefined) wrong.push(['has no such format', search(`${name}=2026-02-30`)])
-    return wrong.map(([what, text]) => {
-      const { query: _, ...rest } = base
-      return { what: `${name} ${what}`, options: { ...rest, search: text }, statuses: [400] }
-    })
-  })
-}
-
-function tokenFaults(base: CallOptions): FaultyCall[] {
-  const token = base.token!
-  const none = { what: 'no token', options: { ...base, token: undefined }, statuses: [401] }
-  const values = [`Bearer ${token}x`, `Bearer ${token.slice(0, -2)}`, 'Bearer', 'Bearer ', `Basic ${token}`, token, `Bearer ${token}, Bearer ${token}`, `Bearer ${token} ${token}`, 'Bearer null', `Bearer ${'a'.repeat(60_000)}`] // prettier-ignore
-  return [
-    none,
-    ...values.map((authorization) => ({
-      what: `authorization ${authorization.slice(0, 12)}`,
-      options: { ...base, token: undefined, headers: { ...base.headers, authorization } },
-      statuses: [401],
-    })),
-  ]
 }
 
 function takesKey(operation: ContractOperation): boolean {
