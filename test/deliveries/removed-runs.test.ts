@@ -104,7 +104,7 @@ test('a run is found by the primary key', async () => {
   const { knex } = db.database
   await knex.raw('ANALYZE TABLE delivery_queue')
   const [{ sql, values }] = removalOf(copies.slice(420, 500)).statements as [{ sql: string; values: never[] }]
-  const [[plan]] = await knex.raw(`EXPLAIN ${sql}`, values)
+  const [[plan]] = await knex.raw(`EXPLAIN FORMAT=TRADITIONAL ${sql}`, values)
   expect(plan).toMatchObject({ type: 'range', key: 'PRIMARY' })
   expect(Number(plan.rows)).toBeLessThan(200)
 })
