@@ -85,8 +85,8 @@ test('backlogs take long turns, one behind the other, and every request has its 
   const order = orderOf(1, 'healthy', { a: 100, b: 100, c: 100 })
   expect(order).toHaveLength(300)
   const long = runs(order).filter((run) => run.length > 2)
-  // A turn is 32 requests; none comes again before the others have had theirs.
-  expect(long.slice(0, 6).map((run) => run[0] + String(run.length))).toEqual(['a32', 'b32', 'c32', 'a32', 'b32', 'c32'])
+  // A turn is 20 requests; none comes again before the others have had theirs.
+  expect(long.slice(0, 6).map((run) => run[0] + String(run.length))).toEqual(['a20', 'b20', 'c20', 'a20', 'b20', 'c20'])
 })
 
 test('whoever had nothing waiting before goes before all backlogs, also in the middle of their turns', () => {
@@ -95,10 +95,11 @@ test('whoever had nothing waiting before goes before all backlogs, also in the m
   expect(order).toHaveLength(302)
 })
 
-test('one that comes again and again is no newcomer while it has something waiting', () => {
-  // A first turn is two requests: what it has beyond them waits behind those that wait already.
-  const order = orderOf(1, 'healthy', { a: 40, b: 3 })
-  expect(runs(order)).toEqual(['a', 'b', 'a', 'b', 'a'.repeat(32), 'b', 'aaaaaa'])
+test('a small burst goes before all backlogs, and what is beyond a first turn waits behind those that wait already', () => {
+  const order = orderOf(1, 'healthy', { a: 60, b: 12 })
+  const [turns, rest] = [order.slice(0, 20), order.slice(20)]
+  expect(turns.join('')).toBe('ab'.repeat(10))
+  expect(runs(rest)).toEqual(['a'.repeat(20), 'bb', 'a'.repeat(30)])
 })
 
 test('those that fail or are slow take turns of one request', () => {
