@@ -2,8 +2,8 @@
  * What may happen to a database and to the way to it, one fault at a time, while clients go on.
  */
 import { execFileSync } from 'node:child_process'
-import { rmSync, statfsSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { closeSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import type { CrashProcess } from './crash-arena.ts'
 import type { CrashServer } from './crash-server.ts'
 
@@ -91,13 +91,25 @@ export const DISK_FULL: DatabaseFault = {
   name: 'disk full',
   async run({ server, lastsMs }) {
     const file = join(server.folder, FILLER)
-    const { bavail, bsize } = statfsSync(server.folder)
-    writeFileSync(file, Buffer.alloc(bavail * bsize))
+    fillDisk(file)
     await pause(2 * lastsMs)
     rmSync(file)
     // MariaDB gives itself up when even a rollback finds no room; whoever supervises it starts it again.
     return (await server.revive()) ? 'the server had ended itself' : undefined
   },
+}
+
+/** Writes until nothing more fits: the server takes some of what is free meanwhile. */
+function fillDisk(file: string): void {
+  const { bavail, bsize } = statfsSync(dirname(file))
+  const descriptor = openSync(file, 'w')
+  try {
+    for (let left = bavail; left > 0; left--) writeSync(descriptor, Buffer.alloc(bsize))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+  } finally {
+    closeSync(descriptor)
+  }
 }
 
 /** @returns the folder, or undefined where one can't be mounted (not root, or not Linux) */
