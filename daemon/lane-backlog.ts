@@ -174,6 +174,17 @@ export class LaneBacklog {
   }
 
   async #read(until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+    const rows = this.#deps.readAhead.begin(this.#readRows)
+    // Then it asks for more only when it has little left, not again and again for what it can't have.
+    if (rows < this.#readRows) this.#readRows = Math.max(FIRST_READ_ROWS, rows)
+    try {
+      return await this.#readSome(rows, until, isCurrent)
+    } finally {
+      this.#deps.readAhead.end(rows)
+    }
+  }
+
+  async #readSome(rows: number, until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
     const nowMs = monotonicMs()
     const generation = this.#generation
     const headIsDue = this.#nudged || this.isHeadDue
@@ -182,7 +193,7 @@ export class LaneBacklog {
     if (after && headIsDue && !(await this.#holdsAllUpTo(after, until))) after = undefined
     const sawHead = headIsDue || after === undefined
     // What is held stands at the head of the queue until it is recorded: read past it.
-    const limit = this.#deps.readAhead.rows(this.#readRows) + (after ? 0 : this.#held.size)
+    const limit = rows + (after ? 0 : this.#held.size)
     const read =
       after || limit > MOST_SHARED_ROWS
         ? await listDueDeliveries(this.#deps.knex, this.#webhookId, until, after, limit)
