@@ -30,7 +30,7 @@ const NODE_ARGUMENTS = {
   'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60'],
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. Several
   // threads that look through so little wait for each other more than they help: another tenth.
-  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge'],
+  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', '--heap-growing-percent=60'],
 }
 
 export const SERVICE_ENV = { MALLOC_ARENA_MAX: '2' }
