@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest'
+import { DomainError } from '../../src/errors.ts'
+import {
+  hashBody,
+  isExpired,
+  KEPT_MS,
+  refusalToKeep,
+  replayed,
+  requireSoundKey,
+  statusOf,
+} from '../../src/idempotency/idempotency-rules.ts'
+
+test('a key is 1 to 255 visible ASCII characters', () => {
+  for (const key of ['a', '~!"#', 'x'.repeat(255)]) expect(() => requireSoundKey(key)).not.toThrow()
+  for (const key of ['', 'a b', 'a\n', 'é', 'x'.repeat(256), 'one, two']) {
+    expect(() => requireSoundKey(key)).toThrow('1 to 255 visible characters')
+  }
+})
+
+test('bodies are the same however their fields are ordered, at any depth, and other ones are not', () => {
+  const hash = (text: string) => hashBody(JSON.parse(text)).toString('hex')
+  expect(hash('{"a":1,"b":{"c":[1,2],"d":null}}')).toBe(hash('{ "b": {"d":null, "c":[1,2]}, "a": 1 }'))
+  const others = ['{"a":1}', '{"a":"1"}', '{"a":[1]}', '{"a":null}', '{}', '{"a":[1,2]}', '{"a":[2,1]}']
+  expect(new Set(others.map(hash)).size).toBe(others.length)
+})
+
+test('a key stands for 24 hours, and no millisecond longer', () => {
+  const now = new Date('2026-11-20T10:00:00.000Z')
+  expect(isExpired(new Date(now.getTime() - KEPT_MS + 1), now)).toBe(false)
+  expect(isExpired(new Date(now.getTime() - KEPT_MS), now)).toBe(true)
+})
+
+test('a refusal of the request itself is kept; what says nothing of it is not', () => {
+  const refusal = new DomainError('conflict', 'duplicate_entry', 'there is one already')
+  const kept = refusalToKeep(refusal)!
+  expect(statusOf(kept)).toBe(409)
+  for (const kind of ['unauthorized', 'too_many_requests', 'unavailable'] as const) {
+    expect(refusalToKeep(new DomainError(kind, 'x', 'x'))).toBeUndefined()
+  }
+  expect(refusalToKeep(new Error('lost'))).toBeUndefined()
+})
+
+test('a repeat gets the first answer, marked as one', () => {
+  const first = { reply: { status: 201, body: { id: 1 }, headers: { location: '/x' } } }
+  expect(replayed(first).answer).toEqual({
+    status: 201,
+    body: { id: 1 },
+    headers: { location: '/x', 'Idempotent-Replayed': 'true' },
+  })
+  const refused = replayed(refusalToKeep(new DomainError('conflict', 'duplicate_entry', 'there is one'))!).answer
+  expect(refused).toMatchObject({ code: 'duplicate_entry', extras: { headers: { 'Idempotent-Replayed': 'true' } } })
+})
