@@ -81,6 +81,7 @@ export async function startDaemon({
   const client = createWebhookClient({
     policy: createAddressPolicy(config.deliveryAllowCidrs),
     caFiles: config.deliveryCaFiles,
+    headers: { 'content-type': 'application/json', 'user-agent': `LaboratoryIntegrationService/${version}` },
     ...(config.deliveryDnsServers.length > 0 ? { dnsServers: config.deliveryDnsServers } : {}),
   })
   const recorder = new Recorder({
@@ -102,7 +103,6 @@ export async function startDaemon({
     client,
     log,
     token: () => membership.token,
-    userAgent: `LaboratoryIntegrationService/${version}`,
     maxInFlight: config.deliveryMaxInFlight,
     record: (result) => {
       traces?.attempted(result)

@@ -27,7 +27,7 @@ interface Pool extends ConnectionOwner {
 export class EndpointPools {
   readonly #connect: ConnectEndpoint
   readonly #pools = new Map<string, Pool>()
-  readonly #reserved: EndpointConnection[] = []
+  #reserved: EndpointConnection[] = []
   readonly #sendReserved = () => this.#flush()
   readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
   #closed = false
@@ -85,7 +85,9 @@ export class EndpointPools {
   }
 
   #flush(): void {
-    for (const connection of this.#reserved.splice(0)) connection.send()
+    const reserved = this.#reserved
+    this.#reserved = []
+    for (const connection of reserved) connection.send()
   }
 
   #poolOf({ origin, host, port }: RequestTarget): Pool {

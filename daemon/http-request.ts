@@ -16,35 +16,48 @@ export interface RequestTarget {
   /** An IPv6 literal without its brackets. */
   host: string
   port: number
-  /** The beginning of the head. */
-  head: string
+  /** The beginning of the head: what is the same in all requests. */
+  head: Buffer
 }
 
-/** @throws TypeError when it is no https URL */
-export function requestTarget(url: URL): RequestTarget {
+/**
+ * @param headers of all requests to it
+ * @throws TypeError when it is no https URL
+ * @throws when a header is not one
+ */
+export function requestTarget(url: URL, headers: Record<string, string>): RequestTarget {
   if (url.protocol !== 'https:') throw new TypeError('an endpoint is called over https alone')
   return {
     origin: url.origin,
     host: literalHost(url),
     port: Number(url.port || HTTPS_PORT),
     // `host` has the port only where it is not 443.
-    head: `POST ${url.pathname}${url.search} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n`,
+    head: Buffer.from(
+      `POST ${url.pathname}${url.search} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n${headerLines(headers)}`,
+      'latin1',
+    ),
   }
 }
 
 /** @throws when a header is not one */
 export function requestBytes({ head }: RequestTarget, headers: Record<string, string>, body: Buffer): Buffer {
-  let text = head
+  const text = `${headerLines(headers)}content-length: ${body.length}\r\n\r\n`
+  const bodyAt = head.length + text.length
+  const bytes = Buffer.allocUnsafe(bodyAt + body.length)
+  bytes.set(head)
+  bytes.write(text, head.length, 'latin1')
+  bytes.set(body, bodyAt)
+  return bytes
+}
+
+function headerLines(headers: Record<string, string>): string {
+  let lines = ''
   for (const name in headers) {
     const value = headers[name]!
     if (!NAME.test(name) || NOT_IN_VALUE.test(value)) throw invalid()
-    text += `${name}: ${value}\r\n`
+    lines += `${name}: ${value}\r\n`
   }
-  text += `content-length: ${body.length}\r\n\r\n`
-  const bytes = Buffer.allocUnsafe(text.length + body.length)
-  bytes.write(text, 0, 'latin1')
-  bytes.set(body, text.length)
-  return bytes
+  return lines
 }
 
 function invalid(): Error {

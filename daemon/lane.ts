@@ -27,7 +27,6 @@ export interface LaneDeps extends LaneBacklogDeps {
   clock: Clock
   client: WebhookClient
   gates: RequestGates
-  userAgent: string
   maxInFlight: number
   /** True when lanes are scarce: a dry one leaves at once. */
   crowded: () => boolean
@@ -228,7 +227,7 @@ export class Lane {
     this.#inFlight.add(entry)
     const startedAt = this.#deps.clock.now()
     void this.#deps.client
-      .post(signedRequest(this.#settings, delivery, startedAt, this.#deps.userAgent))
+      .post(signedRequest(this.#settings, delivery, startedAt))
       .then((outcome) => this.#ended(entry, startedAt, outcome))
   }
 

@@ -43,7 +43,6 @@ export interface LanesOptions {
   client: WebhookClient
   log: Logger
   token: () => string
-  userAgent: string
   maxInFlight: number
   record: (result: AttemptResult) => void
   /** Messages were handed back and are to be sent the normal way. */
@@ -68,7 +67,7 @@ export class Lanes {
 
   constructor(options: LanesOptions) {
     this.#options = options
-    const { database, clock, keys, client, userAgent, maxInFlight, record, log } = options
+    const { database, clock, keys, client, maxInFlight, record, log } = options
     this.#ownership = new LaneOwnership(database, keys, clock)
     this.#laneDeps = {
       knex: database.knex,
@@ -76,7 +75,6 @@ export class Lanes {
       client,
       gates: this.#gates,
       readAhead: new ReadAhead(),
-      userAgent,
       maxInFlight,
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,

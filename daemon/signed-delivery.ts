@@ -10,19 +10,12 @@ import { keysAt, type DeliverySettings } from '../src/webhooks/delivery-settings
 import type { AttemptOutcome, WebhookRequest } from './webhook-client.ts'
 
 /** @param startedAt the attempt's own time: each attempt is signed anew, under the same id */
-export function signedRequest(
-  settings: DeliverySettings,
-  delivery: PendingDelivery,
-  startedAt: Date,
-  userAgent: string,
-): WebhookRequest {
+export function signedRequest(settings: DeliverySettings, delivery: PendingDelivery, startedAt: Date): WebhookRequest {
   const timestamp = Math.floor(startedAt.getTime() / 1000)
   const id = publicEventId(delivery.eventId)
   return {
     endpoint: settings.endpoint,
     headers: {
-      'content-type': 'application/json',
-      'user-agent': userAgent,
       'webhook-id': id,
       'webhook-timestamp': String(timestamp),
       'webhook-signature': sign(keysAt(settings, startedAt), id, timestamp, delivery.body),

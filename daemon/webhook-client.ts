@@ -39,8 +39,13 @@ export interface WebhookClient {
   close(): Promise<void>
 }
 
+export interface WebhookClientOptions extends ConnectorOptions {
+  /** Of all requests. */
+  headers?: Record<string, string>
+}
+
 /** @param headDeadlineMs from the start of an attempt to the end of the answer's head; 10 s by the specification */
-export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = HEAD_DEADLINE_MS): WebhookClient {
+export function createWebhookClient(options: WebhookClientOptions, headDeadlineMs = HEAD_DEADLINE_MS): WebhookClient {
   const shared: Shared = {
     pools: new EndpointPools(createEndpointConnector(options)),
     headDeadlineMs,
@@ -53,7 +58,7 @@ export function createWebhookClient(options: ConnectorOptions, headDeadlineMs = 
   function targetOf(endpoint: string): RequestTarget {
     let target = targets.get(endpoint)
     if (!target) {
-      target = requestTarget(new URL(endpoint))
+      target = requestTarget(new URL(endpoint), options.headers ?? {})
       if (targets.size >= MAX_TARGETS) targets.clear()
       targets.set(endpoint, target)
     }
