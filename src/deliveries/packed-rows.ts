@@ -114,7 +114,8 @@ class Shape {
     const kept: Buffer[] = []
     let keptBytes = 0
     let fields = ''
-    for (const [n, row] of rows.entries()) {
+    for (let n = 0; n < rows.length; n++) {
+      const row = rows[n]!
       fields +=
         row.webhookId +
         row.eventId +
@@ -218,8 +219,15 @@ function number(value: number, width: number): string {
   return String(value).padStart(width, '0')
 }
 
-/** As the server takes it, in UTC. */
+let lastAtMs = NaN
+let lastText = ''
+
+/** As the server takes it, in UTC. Of attempts that stand together many have begun in the same millisecond. */
 function time(at: Date): string {
-  const text = at.toISOString()
-  return `${text.slice(0, 10)} ${text.slice(11, 23)}`
+  if (at.getTime() !== lastAtMs) {
+    lastAtMs = at.getTime()
+    const text = at.toISOString()
+    lastText = `${text.slice(0, 10)} ${text.slice(11, 23)}`
+  }
+  return lastText
 }
