@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { listDueDeliveries, listWaitingUpTo } from '../../src/deliveries/delivery-queue-repository.ts'
+import { newId } from '../../src/ids.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import type { Knex } from 'knex'
+
+const WEBHOOKS = 5
+const COPIES = 3000
+/** So many copies of each webhook are due at one time, the others a millisecond apart. */
+const AT_ONCE = 2000
+const LIMIT = 100
+const AT = new Date('2026-11-22T10:00:00.000Z')
+const LATER = new Date('2026-11-23T10:00:00.000Z')
+
+let db: TestDatabase
+const webhookIds = Array.from({ length: WEBHOOKS }, () => newId(AT.getTime()))
+const eventIds = Array.from({ length: COPIES }, (_, n) => newId(AT.getTime() + n))
+
+const dueAtOf = (n: number) => new Date(AT.getTime() + Math.max(0, n - AT_ONCE + 1))
+
+beforeAll(async () => {
+  db = await openTestDatabase()
+  const { knex } = db.database
+  const body = Buffer.alloc(200, 'x')
+  await knex.batchInsert('event_bodies', eventIds.map((event_id) => ({ event_id, body })), 1000) // prettier-ignore
+  for (const webhook_id of webhookIds) {
+    const rows = eventIds.map((event_id, n) => ({ webhook_id, event_id, due_at: dueAtOf(n), epoch: 1 }))
+    await knex.batchInsert('delivery_queue', rows, 1000)
+  }
+  await knex.raw('ANALYZE TABLE delivery_queue, event_bodies')
+})
+afterAll(async () => {
+  await db.database.knex('delivery_queue').whereIn('webhook_id', webhookIds).delete()
+  await db.database.knex('event_bodies').whereIn('event_id', eventIds).delete()
+  await db.close()
+})
+
+/** @returns how many rows the server has read for it, by its own count */
+async function rowsReadFor(work: (knex: Knex) => Promise<unknown>): Promise<number> {
+  return db.database.knex.transaction(async (trx) => {
+    const read = async () => {
+      const [rows] = await trx.raw("SHOW SESSION STATUS LIKE 'Handler_read%'")
+      return (rows as { Value: string }[]).reduce((sum, { Value }) => sum + Number(Value), 0)
+    }
+    const before = await read()
+    const between = await read()
+    await work(trx)
+    // What looking costs is counted as well.
+    return (await read()) - between - (between - before)
+  })
+}
+
+test.each([
+  ['within those of one due time', 1200],
+  ['from the last of one due time', AT_ONCE - 1],
+  ['from within one due time to later ones', AT_ONCE - 30],
+  ['where each has its own due time', AT_ONCE + 500],
+  ['to the end', COPIES - 40],
+])('behind a position the copies come in order, and the server reads no others: %s', async (_, place) => {
+  const position = { dueAt: dueAtOf(place), eventId: eventIds[place]! }
+  const expected = eventIds.slice(place + 1, place + 1 + LIMIT)
+  for (const webhookId of webhookIds) {
+    const read = await listDueDeliveries(db.database.knex, webhookId, LATER, position, LIMIT)
+    expect(read.map(({ eventId }) => eventId)).toEqual(expected)
+    expect(read.map(({ dueAt }) => dueAt)).toEqual(expected.map((__, n) => dueAtOf(place + 1 + n)))
+  }
+  const rows = await rowsReadFor((knex) => listDueDeliveries(knex, webhookIds[0]!, LATER, position, LIMIT))
+  // A row of the queue and one of the bodies each, and where the ranges end.
+  expect(rows).toBeLessThan(2 * LIMIT + 20)
+})
+
+test('what is due later than asked for is left out, before and behind a position', async () => {
+  const until = dueAtOf(AT_ONCE + 9)
+  const position = { dueAt: dueAtOf(AT_ONCE - 5), eventId: eventIds[AT_ONCE - 5]! }
+  const read = await listDueDeliveries(db.database.knex, webhookIds[1]!, until, position, LIMIT)
+  expect(read.map(({ eventId }) => eventId)).toEqual(eventIds.slice(AT_ONCE - 4, AT_ONCE + 10))
+  expect(await listDueDeliveries(db.database.knex, webhookIds[1]!, new Date(0), position, LIMIT)).toEqual([])
+})
+
+test.each([
+  ['within one due time', 700],
+  ['where each has its own', AT_ONCE + 100],
+])(
+  'what waits up to a position is that alone, as much as was asked for, and the server reads no more: %s',
+  async (_, place) => {
+    const position = { dueAt: dueAtOf(place), eventId: eventIds[place]! }
+    const { knex } = db.database
+    const all = await listWaitingUpTo(knex, webhookIds[2]!, LATER, position, COPIES)
+    expect(all).toEqual(eventIds.slice(0, place + 1))
+    expect(await listWaitingUpTo(knex, webhookIds[2]!, LATER, position, LIMIT)).toEqual(eventIds.slice(0, LIMIT))
+    const rows = await rowsReadFor((trx) => listWaitingUpTo(trx, webhookIds[2]!, LATER, position, LIMIT))
+    expect(rows).toBeLessThan(LIMIT + 20)
+  },
+)
