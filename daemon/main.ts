@@ -8,6 +8,7 @@ import { schemaIsCurrent } from '../db/migrate.ts'
 import { DatabaseClock } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
 import { endOnCrash } from '../src/crash-line.ts'
+import { boundHeapGrowth } from '../src/heap-growth.ts'
 import { createLogger, errorFields } from '../src/logger.ts'
 import { createProcessMetrics, ProcessCounts } from '../src/metrics.ts'
 import { startTracing } from '../src/tracing.ts'
@@ -16,6 +17,8 @@ import { startDaemon } from './daemon.ts'
 
 /** Attempts in flight end within 12 s; whatever hangs after that is tried again by the next daemon. */
 const STOP_WITHIN_MS = 15_000
+/** Reached with a backlog over hundreds of webhooks, not with a steady load. */
+const LARGE_FROM_MB = 240
 
 function fail(message: string): never {
   process.stderr.write(`daemon: ${message}\n`)
@@ -27,6 +30,7 @@ async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('daemon', config.logLevel)
   endOnCrash(log)
+  boundHeapGrowth({ largeFromMb: LARGE_FROM_MB })
   const database = connectDatabase(config.mysqlDaemonUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()

@@ -23,14 +23,14 @@ export interface Service {
 }
 
 /**
- * What bounds the memory of a service, given to Node and to the C library. Otherwise young objects get up to 128 MB under load, old
- * ones four times what is in use before they are looked through, and each of Node's threads has a heap for what it once needed.
+ * What bounds the memory of a service, given to Node and to the C library. Otherwise young objects get up to 128 MB under load,
+ * and each of Node's threads has a heap for what it once needed. For old ones see `src/heap-growth.ts`.
  */
 const NODE_ARGUMENTS = {
   'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60'],
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. Several
   // threads that look through so little wait for each other more than they help: another tenth.
-  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', '--heap-growing-percent=60'],
+  'daemon/main.ts': ['--max-semi-space-size=24', '--no-parallel-scavenge'],
 }
 
 export const SERVICE_ENV = { MALLOC_ARENA_MAX: '2' }
