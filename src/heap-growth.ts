@@ -1,5 +1,5 @@
 /**
- * How far a process lets its heap grow before it looks through all of it. Looking seldom is what a fast path wants, a third of the
+ * How far a process lets its heap grow before it looks through all of it. Looking seldom is what a fast path wants, a fifth of the
  * daemon's time else; looking often is what bounds the memory. So it is seldom while the process is small.
  */
 import { setFlagsFromString } from 'node:v8'
