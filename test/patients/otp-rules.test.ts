@@ -1,0 +1,80 @@
+import { expect, test } from 'vitest'
+import {
+  afterFailure,
+  judgeOtpRequest,
+  judgeOtpTry,
+  newCode,
+  type OtpCode,
+  type OtpContact,
+} from '../../src/patients/otp-rules.ts'
+
+const NOW = new Date('2026-11-22T10:00:00Z')
+const MINUTE_MS = 60_000
+const DAY_MS = 86_400_000
+const ago = (ms: number) => new Date(NOW.getTime() - ms)
+const RIGHT = Buffer.alloc(32, 1)
+const WRONG = Buffer.alloc(32, 2)
+
+const contact = (changes: Partial<OtpContact> = {}): OtpContact => ({
+  hash: Buffer.alloc(32),
+  accountId: 'a',
+  contactSealed: Buffer.alloc(1),
+  codeId: 'k',
+  failuresInRow: 0,
+  lockedUntil: null,
+  loginEpoch: 0,
+  ...changes,
+})
+const code = (changes: Partial<OtpCode> = {}): OtpCode => ({
+  id: 'k',
+  codeHash: RIGHT,
+  tries: 0,
+  sentAt: ago(MINUTE_MS),
+  expiresAt: new Date(NOW.getTime() + 4 * MINUTE_MS),
+  usedAt: null,
+  ...changes,
+})
+const limited = (seconds: number) =>
+  expect.objectContaining({ code: 'otp_limited', extras: { retryAfterSeconds: seconds } })
+
+test('within 30 s of an unused code there is no other one, afterwards or after its use there is', () => {
+  const request = (alive: Partial<OtpCode>) => judgeOtpRequest(contact(), code(alive), [], NOW)
+  expect(request({ sentAt: ago(29_999) })).toBe('repeat')
+  expect(request({ sentAt: ago(30_000) })).toBe('send')
+  expect(request({ sentAt: ago(1000), usedAt: ago(500) })).toBe('send')
+})
+
+test('the sixth code of ten minutes and the eleventh of a day wait until the first has left its time', () => {
+  const request = (sentAt: Date[]) => judgeOtpRequest(contact(), undefined, sentAt, NOW)
+  const minutes = (...all: number[]) => all.map((n) => ago(n * MINUTE_MS))
+  expect(request(minutes(1, 2, 3, 4))).toBe('send')
+  expect(() => request(minutes(1, 2, 3, 4, 9))).toThrow(limited(60))
+  expect(request(minutes(1, 2, 3, 4, 10))).toBe('send')
+  const spread = Array.from({ length: 10 }, (_, n) => ago((n + 1) * 120 * MINUTE_MS))
+  expect(() => request(spread)).toThrow(limited(4 * 3600))
+  expect(request(spread.slice(1))).toBe('send')
+})
+
+test('the right digits log in while the code is the one alive, unused, in time and tried fewer than five times', () => {
+  const judge = (of: Partial<OtpCode>, hash = RIGHT, whose: Partial<OtpContact> = {}) => judgeOtpTry(contact(whose), code(of), hash, NOW) // prettier-ignore
+  expect(judge({})).toBe('right')
+  expect(judge({}, WRONG)).toBe('wrong')
+  expect(judge({ tries: 4 })).toBe('right')
+  expect(judge({ tries: 5 })).toBe('dead')
+  expect(judge({ usedAt: ago(1) })).toBe('dead')
+  expect(judge({ expiresAt: NOW })).toBe('dead')
+  expect(judge({}, RIGHT, { codeId: 'another' })).toBe('dead')
+})
+
+test('the twentieth wrong try in a row locks the contact for a day, also against the right digits', () => {
+  expect(afterFailure(contact({ failuresInRow: 18 }), NOW)).toEqual({ failuresInRow: 19, lockedUntil: null })
+  const locked = afterFailure(contact({ failuresInRow: 19 }), NOW)
+  expect(locked).toEqual({ failuresInRow: 20, lockedUntil: new Date(NOW.getTime() + DAY_MS) })
+  expect(() => judgeOtpTry(contact(locked), code(), RIGHT, NOW)).toThrow(limited(86_400))
+  expect(() => judgeOtpRequest(contact(locked), undefined, [], NOW)).toThrow(limited(86_400))
+  expect(judgeOtpTry(contact(locked), code({ expiresAt: new Date(NOW.getTime() + 2 * DAY_MS) }), RIGHT, new Date(NOW.getTime() + DAY_MS))).toBe('right') // prettier-ignore
+})
+
+test('a code has six digits', () => {
+  for (let n = 0; n < 200; n++) expect(newCode()).toMatch(/^\d{6}$/)
+})
