@@ -6,11 +6,15 @@
 import type { TLSSocket } from 'node:tls'
 import type { ConnectEndpoint, EndpointOrigin } from './endpoint-connector.ts'
 import { CONNECTION_OVER, HttpAnswer } from './http-answer.ts'
+import { RequestMemory } from './http-request.ts'
 
 /** A request on its way over a connection, told what becomes of it. */
 export interface Exchange {
-  /** Head and body. */
-  readonly bytes: Buffer
+  /**
+   * Head and body.
+   * @param memory is written to, if there is room for them
+   */
+  bytes(memory: RequestMemory | undefined): Buffer
   /** The head has ended. It may settle here, and so abandon the connection. */
   answered(answer: HttpAnswer): void
   /** Nothing more of the answer will come, or be read. The connection may be in use again by now. */
@@ -21,6 +25,8 @@ export interface Exchange {
 
 /** What a connection tells its pool. */
 export interface ConnectionOwner {
+  /** Something has arrived on it. What was read from another one before has been taken, all of it. */
+  reading(connection: EndpointConnection): void
   /** It can carry another request. */
   released(connection: EndpointConnection, keepAliveSeconds: number): void
   /** It is of no more use. Told once. */
@@ -35,7 +41,8 @@ export class EndpointConnection {
   idleUntilMs = 0
   readonly #owner: ConnectionOwner
   readonly #socket: TLSSocket
-  #answer = new HttpAnswer()
+  readonly #answer = new HttpAnswer()
+  readonly #memory = new RequestMemory()
   #exchange: Exchange | undefined
   #ready = false
   #used = false
@@ -58,16 +65,17 @@ export class EndpointConnection {
   /** For a connection that was released. Nothing is written before `send`. */
   reserve(exchange: Exchange): void {
     this.#exchange = exchange
-    this.#answer = new HttpAnswer()
+    this.#answer.begin()
     this.#sent = false
     this.#heard = false
   }
 
-  /** Writes the request, unless its connection or its exchange has ended meanwhile. */
+  /** Writes the request, once, unless its connection or its exchange has ended meanwhile. */
   send(): void {
-    if (!this.#exchange || !this.#ready || this.#over) return
+    if (!this.#exchange || !this.#ready || this.#over || this.#sent) return
     this.#sent = true
-    this.#socket.write(this.#exchange.bytes)
+    // An answer may come before all of its request has left: that is not to be written over.
+    this.#socket.write(this.#exchange.bytes(this.#socket.writableLength === 0 ? this.#memory : undefined))
   }
 
   /** The exchange is over, whatever of it is still under way. Says nothing to one that has left already. */
@@ -97,6 +105,7 @@ export class EndpointConnection {
 
   /** @returns whether to read on */
   #take(length: number): boolean {
+    this.#owner.reading(this)
     const exchange = this.#exchange
     if (this.#over) return false
     // Nobody has asked: taken for the answer to the next request, it would be believed.

@@ -28,7 +28,10 @@ export class EndpointPools {
   readonly #connect: ConnectEndpoint
   readonly #pools = new Map<string, Pool>()
   #reserved: EndpointConnection[] = []
-  readonly #sendReserved = () => this.#flush()
+  /** Of this turn of the event loop, the one that was read from last. */
+  #readLast: EndpointConnection | undefined
+  readonly #endTurn = () => this.#turnEnds()
+  #turnHasEnd = false
   readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
   #closed = false
 
@@ -81,10 +84,30 @@ export class EndpointPools {
    */
   #reserve(connection: EndpointConnection, exchange: Exchange): void {
     connection.reserve(exchange)
-    if (this.#reserved.push(connection) === 1) setImmediate(this.#sendReserved)
+    this.#reserved.push(connection)
+    this.#atTurnEnd()
   }
 
-  #flush(): void {
+  /**
+   * The socket before this one has been read until nothing was left: its next request need not wait for the end of the turn, and its
+   * endpoint works on it while we take the other answers.
+   */
+  #reading(connection: EndpointConnection): void {
+    const before = this.#readLast
+    this.#readLast = connection
+    this.#atTurnEnd()
+    if (before !== connection) before?.send()
+  }
+
+  #atTurnEnd(): void {
+    if (this.#turnHasEnd) return
+    this.#turnHasEnd = true
+    setImmediate(this.#endTurn)
+  }
+
+  #turnEnds(): void {
+    this.#turnHasEnd = false
+    this.#readLast = undefined
     const reserved = this.#reserved
     this.#reserved = []
     for (const connection of reserved) connection.send()
@@ -93,7 +116,7 @@ export class EndpointPools {
   #poolOf({ origin, host, port }: RequestTarget): Pool {
     let pool = this.#pools.get(origin)
     if (!pool) {
-      pool = newPool({ host, port, session: undefined })
+      pool = newPool({ host, port, session: undefined }, (connection) => this.#reading(connection))
       this.#pools.set(origin, pool)
     }
     return pool
@@ -107,7 +130,7 @@ export class EndpointPools {
   }
 }
 
-function newPool(origin: EndpointOrigin): Pool {
+function newPool(origin: EndpointOrigin, reading: Pool['reading']): Pool {
   const free: EndpointConnection[] = []
   const open = new Set<EndpointConnection>()
   return {
@@ -115,6 +138,7 @@ function newPool(origin: EndpointOrigin): Pool {
     free,
     open,
     usedAtMs: 0,
+    reading,
     released(connection, keepAliveSeconds) {
       const hintMs = keepAliveSeconds < 0 ? IDLE_CONNECTION_MS : keepAliveSeconds * 1000 - KEEP_ALIVE_MARGIN_MS
       connection.idleUntilMs = monotonicMs() + Math.min(hintMs, IDLE_CONNECTION_MS)

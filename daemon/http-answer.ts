@@ -32,6 +32,59 @@ const IS_TEXT = new Uint8Array(256).fill(1, 32)
 IS_TEXT[9] = 1
 IS_TEXT[127] = 0
 
+const CONTENT_LENGTH = Buffer.from('content-length')
+const CONNECTION = Buffer.from('connection')
+const KEEP_ALIVE = Buffer.from('keep-alive')
+
+/** In any case. @param text in lower case */
+function isText(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
+  if (end - at !== text.length) return false
+  for (let n = 0; n < text.length; n++) {
+    const byte = bytes[at + n]!
+    if (byte !== text[n] && !(byte >= 65 && byte <= 90 && byte + 32 === text[n])) return false
+  }
+  return true
+}
+
+/** What most answers begin with. */
+const HTTP_1_1 = Buffer.from('HTTP/1.1 ')
+
+function begins(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
+  if (end - at < text.length) return false
+  for (let n = 0; n < text.length; n++) if (bytes[at + n] !== text[n]) return false
+  return true
+}
+
+/** Three digits, and then nothing or a blank. */
+function statusAt(bytes: Buffer, at: number, end: number): number | undefined {
+  let status = 0
+  for (let n = at; n < at + 3; n++) {
+    const digit = n < end ? bytes[n]! - 48 : -1
+    if (digit < 0 || digit > 9) return undefined
+    status = 10 * status + digit
+  }
+  return status < 100 || (at + 3 < end && bytes[at + 3] !== 32) ? undefined : status
+}
+
+/** A server says the same in each of its answers. */
+let lastKeepAlive = ''
+let lastKeepAliveSeconds = -1
+
+function keepAliveSecondsOf(value: string): number {
+  if (value !== lastKeepAlive) {
+    const seconds = /timeout=(\d{1,9})/.exec(value)
+    lastKeepAlive = value
+    lastKeepAliveSeconds = seconds ? Number(seconds[1]) : -1
+  }
+  return lastKeepAliveSeconds
+}
+
+function nameOf(bytes: Buffer, at: number, end: number): string {
+  if (isText(bytes, at, end, CONTENT_LENGTH)) return 'content-length'
+  if (isText(bytes, at, end, KEEP_ALIVE)) return 'keep-alive'
+  return bytes.toString('latin1', at, end).toLowerCase()
+}
+
 type Part =
   | 'status_line'
   | 'headers'
@@ -85,6 +138,28 @@ export class HttpAnswer {
   /** What comes next on this connection can only be the answer to the next request. */
   get reusable(): boolean {
     return this.#part === 'complete' && this.#clean && this.#keepAlive
+  }
+
+  /** Another answer is to come on the same connection. */
+  begin(): void {
+    this.status = 0
+    this.retryAfter = undefined
+    this.fault = undefined
+    this.kept = null
+    this.keepAliveSeconds = -1
+    this.#part = 'status_line'
+    this.#clean = true
+    this.#keepAlive = true
+    this.#statusOfHead = 0
+    this.#contentLength = -1
+    this.#transferEncoding = undefined
+    this.#retryAfters = 0
+    this.#headBytes = 0
+    this.#informationalBytes = 0
+    this.#bodyBytes = 0
+    this.#overheadBytes = 0
+    this.#left = 0
+    this.#rest = undefined
   }
 
   /** Takes what has arrived; it is not held on to. */
@@ -191,20 +266,20 @@ export class HttpAnswer {
   }
 
   #readStatus(bytes: Buffer, at: number, end: number): void {
-    const version = bytes.toString('latin1', at, at + 9)
-    if (version !== 'HTTP/1.1 ') {
+    if (!begins(bytes, at, end, HTTP_1_1)) {
+      const version = bytes.toString('latin1', at, Math.min(at + 9, end))
       if (!['HTTP/1.0 ', 'HTTP/2.0 ', 'HTTP/0.9 '].includes(version)) return this.#refuse()
       // Closes its connections unless it says otherwise; the other two should not stand here at all.
       this.#keepAlive = false
       if (version !== 'HTTP/1.0 ') this.#doubt()
     }
-    const digits = bytes.toString('latin1', at + 9, Math.min(at + 13, end))
-    if (!/^[1-9]\d\d ?$/.test(digits)) return this.#refuse()
+    const status = statusAt(bytes, at + 9, end)
+    if (status === undefined) return this.#refuse()
     for (let n = at + 12; n < end; n++) {
       if (bytes[n] === CR) return this.#refuse()
       if (IS_TEXT[bytes[n]!] === 0) this.#doubt()
     }
-    this.#statusOfHead = Number(digits)
+    this.#statusOfHead = status
     this.#part = 'headers'
   }
 
@@ -222,7 +297,12 @@ export class HttpAnswer {
     let to = end
     while (from < to && (bytes[from] === 32 || bytes[from] === 9)) from += 1
     while (to > from && (bytes[to - 1] === 32 || bytes[to - 1] === 9)) to -= 1
-    this.#takeHeader(bytes.toString('latin1', at, colon).toLowerCase(), bytes.toString('latin1', from, to))
+    // Stands in nearly every answer, and says what is so without it.
+    if (nameLength === 10 && isText(bytes, at, colon, CONNECTION) && isText(bytes, from, to, KEEP_ALIVE)) {
+      this.#keepAlive = true
+      return
+    }
+    this.#takeHeader(nameOf(bytes, at, colon), bytes.toString('latin1', from, to))
   }
 
   #takeHeader(name: string, value: string): void {
@@ -239,8 +319,8 @@ export class HttpAnswer {
         else this.#takeConnection(value.toLowerCase().split(','))
         break
       case 'keep-alive': {
-        const seconds = /timeout=(\d{1,9})/.exec(value)
-        if (seconds) this.keepAliveSeconds = Number(seconds[1])
+        const seconds = keepAliveSecondsOf(value)
+        if (seconds !== -1) this.keepAliveSeconds = seconds
         break
       }
       case 'retry-after':

@@ -39,15 +39,41 @@ export function requestTarget(url: URL, headers: Record<string, string>): Reques
   }
 }
 
-/** @throws when a header is not one */
-export function requestBytes({ head }: RequestTarget, headers: Record<string, string>, body: Buffer): Buffer {
-  const text = `${headerLines(headers)}content-length: ${body.length}\r\n\r\n`
-  const bodyAt = head.length + text.length
-  const bytes = Buffer.allocUnsafe(bodyAt + body.length)
+/**
+ * The rest of the head.
+ * @throws when a header is not one
+ */
+export function headEnd(headers: Record<string, string>, body: Buffer): string {
+  return `${headerLines(headers)}content-length: ${body.length}\r\n\r\n`
+}
+
+/** @param memory is written to, if it is given and has room */
+export function requestBytes({ head }: RequestTarget, end: string, body: Buffer, memory?: RequestMemory): Buffer {
+  const bodyAt = head.length + end.length
+  const bytes = memory?.take(bodyAt + body.length) ?? Buffer.allocUnsafe(bodyAt + body.length)
   bytes.set(head)
-  bytes.write(text, head.length, 'latin1')
+  bytes.write(end, head.length, 'latin1')
   bytes.set(body, bodyAt)
   return bytes
+}
+
+/** Longer requests are seldom, and would stay in memory for as long as their connection. */
+const MOST_BYTES = 4096
+
+/** For the requests of one connection, one after the other: a new piece of memory for each is what the garbage would be full of. */
+export class RequestMemory {
+  #all: Buffer | undefined
+  /** As much of it as the last request took: most are equally long. */
+  #part: Buffer | undefined
+
+  /** @returns undefined when so much is not kept */
+  take(bytes: number): Buffer | undefined {
+    if (bytes > MOST_BYTES) return undefined
+    if (this.#part?.length === bytes) return this.#part
+    if (!this.#all || this.#all.length < bytes) this.#all = Buffer.allocUnsafeSlow(Math.min(MOST_BYTES, 2 * bytes))
+    this.#part = this.#all.subarray(0, bytes)
+    return this.#part
+  }
 }
 
 function headerLines(headers: Record<string, string>): string {

@@ -38,6 +38,7 @@ export interface LaneDeps extends LaneBacklogDeps {
 
 interface InFlight {
   delivery: PendingDelivery
+  startedAt: Date
   startedAtMs: number
 }
 
@@ -223,22 +224,20 @@ export class Lane {
   }
 
   #start(delivery: PendingDelivery): void {
-    const entry: InFlight = { delivery, startedAtMs: monotonicMs() }
+    const { clock, client } = this.#deps
+    const entry: InFlight = { delivery, startedAt: clock.now(), startedAtMs: monotonicMs() }
     this.#inFlight.add(entry)
-    const startedAt = this.#deps.clock.now()
-    void this.#deps.client
-      .post(signedRequest(this.#settings, delivery, startedAt))
-      .then((outcome) => this.#ended(entry, startedAt, outcome))
+    client.send(signedRequest(this.#settings, delivery, entry.startedAt), (outcome) => this.#ended(entry, outcome))
   }
 
-  #ended(entry: InFlight, startedAt: Date, outcome: AttemptOutcome): void {
+  #ended(entry: InFlight, outcome: AttemptOutcome): void {
     this.#inFlight.delete(entry)
     this.#window =
       outcome.ok && outcome.durationMs < SLOW_AFTER_MS
         ? Math.min(this.#window * 2, this.#deps.maxInFlight)
         : FIRST_WINDOW
     this.#deps.gates.leave(this.#gate, this, this.#backlog.next !== undefined && !this.#stopping && !this.#lost)
-    const result = attemptResult(this.#token, entry.delivery, startedAt, outcome, this.#deps.clock.now())
+    const result = attemptResult(this.#token, entry.delivery, entry.startedAt, outcome, this.#deps.clock)
     this.#deps.attempted(result)
     // Recorded even when the lane was lost: the write is fenced by the token and drops it there.
     this.#deps.record(result)

@@ -1,6 +1,7 @@
 /**
  * A pending delivery as the request that is sent, and what came of it as the result that is recorded.
  */
+import type { Clock } from '../src/clock.ts'
 import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { parseRetryAfter } from '../src/deliveries/retry-schedule.ts'
@@ -26,14 +27,14 @@ export function signedRequest(settings: DeliverySettings, delivery: PendingDeliv
 
 /**
  * @param token of the ownership under which the attempt was made
- * @param now for a `Retry-After` that names a date
+ * @param clock for a `Retry-After` that names a date
  */
 export function attemptResult(
   token: string,
   delivery: PendingDelivery,
   startedAt: Date,
   outcome: AttemptOutcome,
-  now: Date,
+  clock: Clock,
 ): AttemptResult {
   const { ok, class: kind, status, error, answer, durationMs, retryAfter } = outcome
   return {
@@ -53,6 +54,6 @@ export function attemptResult(
     status,
     error,
     answer,
-    retryAfterMs: parseRetryAfter(retryAfter, now.getTime()),
+    retryAfterMs: retryAfter === undefined ? undefined : parseRetryAfter(retryAfter, clock.nowMs()),
   }
 }

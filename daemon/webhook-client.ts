@@ -8,7 +8,7 @@ import type { EndpointConnection, Exchange } from './endpoint-connection.ts'
 import { createEndpointConnector, type ConnectorOptions } from './endpoint-connector.ts'
 import { EndpointPools } from './endpoint-pools.ts'
 import type { HttpAnswer } from './http-answer.ts'
-import { requestBytes, requestTarget, type RequestTarget } from './http-request.ts'
+import { headEnd, requestBytes, requestTarget, type RequestMemory, type RequestTarget } from './http-request.ts'
 
 /** From the start of the attempt (name look-up) to the end of the answer's head. Source: specification, delivery rule 1. */
 const HEAD_DEADLINE_MS = 10_000
@@ -36,6 +36,8 @@ export interface AttemptOutcome {
 
 export interface WebhookClient {
   post(request: WebhookRequest): Promise<AttemptOutcome>
+  /** The same for those who send thousands a second. @param done is called once, never before `send` has returned */
+  send(request: WebhookRequest, done: (outcome: AttemptOutcome) => void): void
   close(): Promise<void>
 }
 
@@ -65,19 +67,20 @@ export function createWebhookClient(options: WebhookClientOptions, headDeadlineM
     return target
   }
 
+  function send(request: WebhookRequest, done: (outcome: AttemptOutcome) => void): void {
+    let target: RequestTarget
+    try {
+      target = targetOf(request.endpoint)
+    } catch {
+      queueMicrotask(() => done({ ...UNUSABLE_ENDPOINT }))
+      return
+    }
+    new Attempt(shared, target, done).start(request)
+  }
+
   return {
-    post(request) {
-      return new Promise((resolve) => {
-        let target: RequestTarget
-        try {
-          target = targetOf(request.endpoint)
-        } catch {
-          resolve({ ...UNUSABLE_ENDPOINT })
-          return
-        }
-        new Attempt(shared, target, resolve).start(request)
-      })
-    },
+    send,
+    post: (request) => new Promise((resolve) => send(request, resolve)),
     async close() {
       shared.pools.close()
       shared.headDeadlines.close()
@@ -106,10 +109,11 @@ const UNUSABLE_ENDPOINT: AttemptOutcome = {
 const NOTHING: Buffer = Buffer.alloc(0)
 
 class Attempt implements Exchange {
-  bytes = NOTHING
   readonly #shared: Shared
   readonly #target: RequestTarget
-  readonly #resolve: (outcome: AttemptOutcome) => void
+  readonly #done: (outcome: AttemptOutcome) => void
+  #headEnd = ''
+  #body = NOTHING
   readonly #startedAtMs = monotonicMs()
   #deadlines: Deadlines<Attempt>
   #deadline: Deadline<Attempt>
@@ -117,23 +121,30 @@ class Attempt implements Exchange {
   #retried = false
   #answer: HttpAnswer | undefined
   #outcome: AttemptOutcome | undefined
+  #starting = true
   #settled = false
 
-  constructor(shared: Shared, target: RequestTarget, resolve: (outcome: AttemptOutcome) => void) {
+  constructor(shared: Shared, target: RequestTarget, done: (outcome: AttemptOutcome) => void) {
     this.#shared = shared
     this.#target = target
-    this.#resolve = resolve
+    this.#done = done
     this.#deadlines = shared.headDeadlines
     this.#deadline = this.#deadlines.add(this, this.#startedAtMs)
   }
 
   start({ headers, body }: WebhookRequest): void {
     try {
-      this.bytes = requestBytes(this.#target, headers, body)
+      this.#headEnd = headEnd(headers, body)
+      this.#body = body
       this.#connection = this.#shared.pools.send(this.#target, this, this.#startedAtMs)
     } catch (error) {
       this.failed(error as Error, false)
     }
+    this.#starting = false
+  }
+
+  bytes(memory: RequestMemory | undefined): Buffer {
+    return requestBytes(this.#target, this.#headEnd, this.#body, memory)
   }
 
   answered(answer: HttpAnswer): void {
@@ -202,7 +213,10 @@ class Attempt implements Exchange {
     this.#deadlines.remove(this.#deadline)
     // Whatever is still under way on this connection is cut off: the slot is free, and so is the socket.
     this.#connection?.abandon(this)
-    if (this.#answer) this.#outcome.answer = this.#answer.kept
-    this.#resolve(this.#outcome)
+    const outcome = this.#outcome
+    if (this.#answer) outcome.answer = this.#answer.kept
+    // Whoever sends the next one when it hears of this one would go deeper and deeper where each fails at once.
+    if (this.#starting) queueMicrotask(() => this.#done(outcome))
+    else this.#done(outcome)
   }
 }

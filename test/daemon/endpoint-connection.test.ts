@@ -83,6 +83,47 @@ describe('a request', () => {
     ])
   })
 
+  test('arrives as it was sent, whatever the one before it on its connection was', async () => {
+    const bodies: string[] = []
+    let received = ''
+    const started = await server(
+      () => {},
+      (socket) =>
+        socket.on('data', (data) => {
+          received += data.toString('latin1')
+          const [head, body] = received.split('\r\n\r\n')
+          if (body?.length !== Number(/content-length: (\d+)/.exec(head!)?.[1])) return
+          bodies.push(body)
+          received = ''
+          socket.write(NO_CONTENT)
+        }),
+    )
+    const sent = [10, 3000, 3000, 20, 5000, 100_000, 3000, 10].map((length, n) => String(n).repeat(length))
+    for (const body of sent) {
+      await client.post({ endpoint: `https://127.0.0.1:${started.port}/`, headers: {}, body: Buffer.from(body) })
+    }
+    expect(bodies).toEqual(sent)
+    expect(started.connections).toBe(1)
+  })
+
+  test('that fails at once is told of after it was sent, so that thousands of them can follow each other', async () => {
+    const guarded = createWebhookClient({ policy: createAddressPolicy([]), caFiles: [tls.caFile] }, DEADLINE_MS)
+    let failed = 0
+    await new Promise<void>((resolve) => {
+      const send = () => {
+        const failedBefore = failed
+        guarded.send({ endpoint: 'https://127.0.0.1:1/', headers: {}, body: Buffer.from('{}') }, ({ ok }) => {
+          expect(ok).toBe(false)
+          if (++failed === 20_000) resolve()
+          else send()
+        })
+        expect(failed).toBe(failedBefore)
+      }
+      send()
+    })
+    await guarded.close()
+  })
+
   test.each([
     ['a value with a line break', { 'webhook-id': 'evt_1\r\nx: y' }],
     ['a value with a bare line feed', { 'webhook-id': 'evt_1\nx: y' }],
@@ -153,18 +194,26 @@ describe('bytes that nobody asked for are never taken for an answer', () => {
     }
   })
 
-  test('right behind it, in a TLS record of its own, while the next request is about to go out', async () => {
+  test.each([
+    ['the next request is', 1],
+    ['next requests of several connections, read one after the other in one turn, are', 8],
+  ])('right behind it, in a TLS record of its own, while %s about to go out', async (_, atOnce) => {
     const started = await server((socket) => {
       socket.setNoDelay(true)
       socket.write(NO_CONTENT)
       socket.write(UNASKED)
     })
-    // Both records arrive at once: between them there is time to ask for more.
+    // Both records arrive at once, on all connections: between them there is time to ask for more.
+    const held = new Map<Socket, Buffer[]>()
+    const release = () => {
+      for (const [near, pieces] of held) near.write(Buffer.concat(pieces))
+      held.clear()
+    }
     const proxy = createServer((near) => {
       const far = connect(started.port, '127.0.0.1')
-      const held: Buffer[] = []
       far.on('data', (data) => {
-        if (held.push(data) === 1) setTimeout(() => near.write(Buffer.concat(held.splice(0))), 20)
+        if (held.size === 0) setTimeout(release, 20)
+        held.set(near, [...(held.get(near) ?? []), data])
       })
       for (const [from, to] of [[near, far], [far, near]] as const) from.on('error', () => {}).on('close', () => to.destroy()) // prettier-ignore
       near.pipe(far)
@@ -172,7 +221,10 @@ describe('bytes that nobody asked for are never taken for an answer', () => {
     proxy.listen(0, '127.0.0.1')
     await once(proxy, 'listening')
     const port = (proxy.address() as AddressInfo).port
-    for (let n = 0; n < 10; n++) expect(await post({ port })).toMatchObject({ ok: true, status: 204 })
+    const next = async () => {
+      for (let n = 0; n < 10; n++) expect(await post({ port })).toMatchObject({ ok: true, status: 204 })
+    }
+    await Promise.all(Array.from({ length: atOnce }, next))
     proxy.close()
   })
 
