@@ -202,8 +202,8 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
       retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch])
       continue
     }
-    const attempt = { seq, startedAt, durationMs, class: result.class, httpStatus: status, error, answer }
-    ended.push({ webhookId, eventId, status: delivery.status, attempts: n, ...attempt })
+    const end = delivery.status
+    ended.push({ webhookId, eventId, status: end, attempts: n, seq, startedAt, durationMs, class: result.class, httpStatus: status, error, answer }) // prettier-ignore
   }
   return [
     ...endedStatements(ended, now),

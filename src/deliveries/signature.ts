@@ -55,7 +55,12 @@ export function sign(keys: (Buffer | HmacKey)[], webhookId: string, timestampSec
   // Most bodies of a webhook are equally long.
   const end = bodyAt + body.length
   if (message.buffer !== scratch.buffer || message.length !== end) message = scratch.subarray(0, end)
-  return keys.map((key) => `v1,${digest('inner' in key ? key : prepareKey(key))}`).join(' ')
+  let signatures = ''
+  for (const key of keys) {
+    const signature = digest('inner' in key ? key : prepareKey(key))
+    signatures += signatures === '' ? `v1,${signature}` : ` v1,${signature}`
+  }
+  return signatures
 }
 
 /** Of `message`, whose first block is for the key. A digest as text takes half as long as one as a buffer. */
