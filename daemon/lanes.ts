@@ -19,6 +19,8 @@ import { ReadAhead } from './read-ahead.ts'
 import type { WebhookClient } from './webhook-client.ts'
 
 const REFRESH_MS = 250
+/** With no lane of its own a daemon looks this often for one that it owns without knowing: the answer to its taking was lost. */
+const IDLE_REFRESH_MS = 1000
 const DISCARD_ROWS = 500
 const SETTLE_RETRY_MS = 200
 /** A lane whose settings can't be read is left alone for so long, and reported once in that time. */
@@ -62,6 +64,7 @@ export class Lanes {
   readonly #reserved = new Map<string, TakenLane>()
   #timer: NodeJS.Timeout | undefined
   #refreshing = false
+  #refreshedAtMs = -Infinity
   #refreshAgain = false
   #stopping = false
 
@@ -262,6 +265,8 @@ export class Lanes {
 
   async #watch(): Promise<void> {
     for (const lane of this.#lanes.values()) lane.tick()
+    const isIdle = this.#lanes.size === 0 && this.#busy.size === 0 && this.#reserved.size === 0
+    if (isIdle && monotonicMs() - this.#refreshedAtMs < IDLE_REFRESH_MS) return
     if (!this.#refreshing) await this.#refreshNow()
   }
 
@@ -286,6 +291,7 @@ export class Lanes {
     // Only what was ours before the query can be missed by it.
     const before = new Map(this.#lanes)
     const readAtMs = monotonicMs()
+    this.#refreshedAtMs = readAtMs
     const states = await listOwnedLanes(database.knex, ownToken)
     for (const state of states) {
       const lane = before.get(state.webhookId)
