@@ -42,6 +42,8 @@ test('a secret that was moved to another row does not open, and nothing is sent 
     await world.webhook({ endpoint: `${receiver.url}/third` }),
   ]
   const [ofFirst, ofSecond] = [await sealedOf(first.id), await sealedOf(second.id)]
+  // That they were opened in their own places makes no difference.
+  for (const { id } of [first, second]) await settingsOf(id)
   await seal(first.id, ofSecond)
   await seal(second.id, ofFirst)
   await expect(settingsOf(first.id)).rejects.toThrow()
