@@ -41,7 +41,7 @@ export class EndpointConnection {
   idleUntilMs = 0
   readonly #owner: ConnectionOwner
   readonly #socket: TLSSocket
-  readonly #answer = new HttpAnswer()
+  #answer = new HttpAnswer()
   readonly #memory = new RequestMemory()
   #exchange: Exchange | undefined
   #ready = false
@@ -65,7 +65,7 @@ export class EndpointConnection {
   /** For a connection that was released. Nothing is written before `send`. */
   reserve(exchange: Exchange): void {
     this.#exchange = exchange
-    this.#answer.begin()
+    this.#answer = new HttpAnswer()
     this.#sent = false
     this.#heard = false
   }

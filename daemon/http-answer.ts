@@ -2,6 +2,16 @@
  * Reads one answer of HTTP/1.1 as it arrives. Little is wanted of it: the status, `retry-after`, the first KB of the body, and
  * whether it leaves no doubt about where the next answer begins. Any doubt ends the use of the connection, not the answer.
  */
+import {
+  begins,
+  CONNECTION,
+  HTTP_1_1,
+  isText,
+  KEEP_ALIVE,
+  keepAliveSecondsOf,
+  nameOf,
+  statusAt,
+} from './answer-bytes.ts'
 
 /** The status line and headers. */
 const MAX_HEAD_BYTES = 16_384
@@ -31,59 +41,6 @@ for (const char of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHI
 const IS_TEXT = new Uint8Array(256).fill(1, 32)
 IS_TEXT[9] = 1
 IS_TEXT[127] = 0
-
-const CONTENT_LENGTH = Buffer.from('content-length')
-const CONNECTION = Buffer.from('connection')
-const KEEP_ALIVE = Buffer.from('keep-alive')
-
-/** In any case. @param text in lower case */
-function isText(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
-  if (end - at !== text.length) return false
-  for (let n = 0; n < text.length; n++) {
-    const byte = bytes[at + n]!
-    if (byte !== text[n] && !(byte >= 65 && byte <= 90 && byte + 32 === text[n])) return false
-  }
-  return true
-}
-
-/** What most answers begin with. */
-const HTTP_1_1 = Buffer.from('HTTP/1.1 ')
-
-function begins(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
-  if (end - at < text.length) return false
-  for (let n = 0; n < text.length; n++) if (bytes[at + n] !== text[n]) return false
-  return true
-}
-
-/** Three digits, and then nothing or a blank. */
-function statusAt(bytes: Buffer, at: number, end: number): number | undefined {
-  let status = 0
-  for (let n = at; n < at + 3; n++) {
-    const digit = n < end ? bytes[n]! - 48 : -1
-    if (digit < 0 || digit > 9) return undefined
-    status = 10 * status + digit
-  }
-  return status < 100 || (at + 3 < end && bytes[at + 3] !== 32) ? undefined : status
-}
-
-/** A server says the same in each of its answers. */
-let lastKeepAlive = ''
-let lastKeepAliveSeconds = -1
-
-function keepAliveSecondsOf(value: string): number {
-  if (value !== lastKeepAlive) {
-    const seconds = /timeout=(\d{1,9})/.exec(value)
-    lastKeepAlive = value
-    lastKeepAliveSeconds = seconds ? Number(seconds[1]) : -1
-  }
-  return lastKeepAliveSeconds
-}
-
-function nameOf(bytes: Buffer, at: number, end: number): string {
-  if (isText(bytes, at, end, CONTENT_LENGTH)) return 'content-length'
-  if (isText(bytes, at, end, KEEP_ALIVE)) return 'keep-alive'
-  return bytes.toString('latin1', at, end).toLowerCase()
-}
 
 type Part =
   | 'status_line'
@@ -138,28 +95,6 @@ export class HttpAnswer {
   /** What comes next on this connection can only be the answer to the next request. */
   get reusable(): boolean {
     return this.#part === 'complete' && this.#clean && this.#keepAlive
-  }
-
-  /** Another answer is to come on the same connection. */
-  begin(): void {
-    this.status = 0
-    this.retryAfter = undefined
-    this.fault = undefined
-    this.kept = null
-    this.keepAliveSeconds = -1
-    this.#part = 'status_line'
-    this.#clean = true
-    this.#keepAlive = true
-    this.#statusOfHead = 0
-    this.#contentLength = -1
-    this.#transferEncoding = undefined
-    this.#retryAfters = 0
-    this.#headBytes = 0
-    this.#informationalBytes = 0
-    this.#bodyBytes = 0
-    this.#overheadBytes = 0
-    this.#left = 0
-    this.#rest = undefined
   }
 
   /** Takes what has arrived; it is not held on to. */

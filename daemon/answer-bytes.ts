@@ -1,0 +1,55 @@
+/**
+ * What nearly every answer says, read from its bytes: a text for each part would be most of what an answer leaves to be collected.
+ */
+const CONTENT_LENGTH = Buffer.from('content-length')
+export const CONNECTION = Buffer.from('connection')
+export const KEEP_ALIVE = Buffer.from('keep-alive')
+
+/** In any case. @param text in lower case */
+export function isText(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
+  if (end - at !== text.length) return false
+  for (let n = 0; n < text.length; n++) {
+    const byte = bytes[at + n]!
+    if (byte !== text[n] && !(byte >= 65 && byte <= 90 && byte + 32 === text[n])) return false
+  }
+  return true
+}
+
+/** What most answers begin with. */
+export const HTTP_1_1 = Buffer.from('HTTP/1.1 ')
+
+export function begins(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
+  if (end - at < text.length) return false
+  for (let n = 0; n < text.length; n++) if (bytes[at + n] !== text[n]) return false
+  return true
+}
+
+/** Three digits, and then nothing or a blank. */
+export function statusAt(bytes: Buffer, at: number, end: number): number | undefined {
+  let status = 0
+  for (let n = at; n < at + 3; n++) {
+    const digit = n < end ? bytes[n]! - 48 : -1
+    if (digit < 0 || digit > 9) return undefined
+    status = 10 * status + digit
+  }
+  return status < 100 || (at + 3 < end && bytes[at + 3] !== 32) ? undefined : status
+}
+
+/** A server says the same in each of its answers. */
+let lastKeepAlive = ''
+let lastKeepAliveSeconds = -1
+
+export function keepAliveSecondsOf(value: string): number {
+  if (value !== lastKeepAlive) {
+    const seconds = /timeout=(\d{1,9})/.exec(value)
+    lastKeepAlive = value
+    lastKeepAliveSeconds = seconds ? Number(seconds[1]) : -1
+  }
+  return lastKeepAliveSeconds
+}
+
+export function nameOf(bytes: Buffer, at: number, end: number): string {
+  if (isText(bytes, at, end, CONTENT_LENGTH)) return 'content-length'
+  if (isText(bytes, at, end, KEEP_ALIVE)) return 'keep-alive'
+  return bytes.toString('latin1', at, end).toLowerCase()
+}
