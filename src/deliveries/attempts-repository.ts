@@ -202,8 +202,19 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
       retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch])
       continue
     }
-    const end = delivery.status
-    ended.push({ webhookId, eventId, status: end, attempts: n, seq, startedAt, durationMs, class: result.class, httpStatus: status, error, answer }) // prettier-ignore
+    ended.push({
+      webhookId,
+      eventId,
+      status: delivery.status,
+      attempts: n,
+      seq,
+      startedAt,
+      durationMs,
+      class: result.class,
+      httpStatus: status,
+      error,
+      answer,
+    })
   }
   return [
     ...endedStatements(ended, now),

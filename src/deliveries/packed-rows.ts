@@ -90,7 +90,7 @@ class Shape {
         ['answer', 'NULL'],
       ]
     }
-    const none = `'${number(0, BYTES.errorLength)}'`
+    const none = `'${'0'.repeat(BYTES.errorLength)}'`
     const bytesAt = `CAST(${this.#cut('bytesAt')} AS UNSIGNED)`
     const errorLength = `CAST(${this.#cut('errorLength')} AS UNSIGNED)`
     const error = `CONVERT(SUBSTR(r.bytes, ${bytesAt} + 1, ${errorLength}) USING utf8mb4)`
@@ -259,10 +259,6 @@ export function removedStatements(copies: { webhookId: string; eventId: string }
 }
 
 const EMPTY = Buffer.alloc(0)
-
-function number(value: number, width: number): string {
-  return String(value).padStart(width, '0')
-}
 
 let lastAtMs = NaN
 let lastText = ''
