@@ -6,10 +6,11 @@ import { createLogger } from '../../src/logger.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { TestClock } from '../support/test-clock.ts'
 
-/** In each of three rounds. The full size: PURGE_EVENTS=1000000 */
+/** In each of five rounds. The full size: PURGE_EVENTS=1000000 */
 const EVENTS = Number(process.env.PURGE_EVENTS ?? 5000)
 /** Too young to go. */
 const KEPT_EVENTS = 500
+const ROUNDS = 5
 const ROWS_AT_A_TIME = 1000
 const DAY_MS = 86_400_000
 const NOW_MS = Date.parse('2026-11-20T10:00:00Z')
@@ -154,19 +155,19 @@ async function cycle(clock: TestClock): Promise<Cycle> {
 
 test(
   `after ${EVENTS} events and their expiry the tables are back to their size, and nobody has waited for it`,
-  { timeout: 120_000 + EVENTS * 20 },
+  { timeout: 200_000 + EVENTS * 35 },
   async () => {
     const clock = new TestClock(new Date(NOW_MS).toISOString())
     await insertHistory(KEPT_EVENTS, NOW_MS - 20 * DAY_MS, NOW_MS)
-    const first = await cycle(clock)
-    const second = await cycle(clock)
-    const third = await cycle(clock)
+    const rounds: Cycle[] = []
+    while (rounds.length < ROUNDS) rounds.push(await cycle(clock))
     for (const table of ['events', 'event_bodies', 'deliveries']) {
       expect(await countRows(table), table).toBe(KEPT_EVENTS)
     }
     expect(await countRows('attempts')).toBe(2 * KEPT_EVENTS)
-    // What was given back is used again: the room does not grow with the rounds, but for what the server takes in advance.
-    expect(third.fullBytes).toBeLessThan(Math.max(first.fullBytes, second.fullBytes) * 1.25)
-    expect(Math.max(first.longestMs, second.longestMs, third.longestMs)).toBeLessThan(LONGEST_WAIT_MS)
+    // What was given back is used again. The server takes whole extents in advance, up to half of a small table; five rounds
+    // that use nothing again need three times the room of one.
+    expect(rounds.at(-1)!.fullBytes).toBeLessThan(rounds[0]!.fullBytes * 2)
+    expect(Math.max(...rounds.map((round) => round.longestMs))).toBeLessThan(LONGEST_WAIT_MS)
   },
 )
