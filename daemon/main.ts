@@ -11,6 +11,7 @@ import { endOnCrash } from '../src/crash-line.ts'
 import { boundHeapGrowth } from '../src/heap-growth.ts'
 import { createLogger, errorFields } from '../src/logger.ts'
 import { createProcessMetrics, ProcessCounts } from '../src/metrics.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 import { startTracing } from '../src/tracing.ts'
 import { VERSION } from '../src/version.ts'
 import { startDaemon } from './daemon.ts'
@@ -57,10 +58,10 @@ async function main(): Promise<void> {
   process.stdout.write(`listening ${daemon.port}\n`)
 
   let stopping = false
-  const stop = (signal: string) => {
+  const stop = (why: string) => {
     if (stopping) return
     stopping = true
-    log.info('daemon.stopping', { signal })
+    log.info('daemon.stopping', { reason: why })
     setTimeout(() => {
       log.warn('daemon.stop_timed_out')
       process.exit(1)
@@ -77,8 +78,7 @@ async function main(): Promise<void> {
       },
     )
   }
-  process.on('SIGTERM', () => stop('SIGTERM'))
-  process.on('SIGINT', () => stop('SIGINT'))
+  onStopRequest(stop)
 }
 
 main().catch((error: NodeJS.ErrnoException) => {

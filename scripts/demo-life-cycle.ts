@@ -10,7 +10,7 @@ import { startDemoService, type DemoService } from './demo-service.ts'
 import { eventOf, freshContact, Integrator, must, step, verify, type Json } from './demo-steps.ts'
 import type { DevTls } from './dev-tls.ts'
 import { startHttpsReceiver, type HttpsReceiver } from './https-receiver.ts'
-import { onStopRequest } from './stop-request.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 
 /** As long as hours are in production, in seconds. */
 const SETTINGS = {

@@ -14,7 +14,7 @@ import { sendSampleEvents, type ContractDocument } from './mock-events.ts'
 import { createMockFront } from './mock-front.ts'
 import { urlOf } from './ports.ts'
 import { spawnTied, StartFault } from './processes.ts'
-import { onStopRequest } from './stop-request.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const CONTRACT = join(ROOT, 'openapi', 'client.yaml')

@@ -18,7 +18,7 @@ import { refuseTakenPorts, urlOf } from './ports.ts'
 import { StartFault } from './processes.ts'
 import { acquireRunLock } from './run-lock.ts'
 import { startService } from './service-process.ts'
-import { onStopRequest } from './stop-request.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 

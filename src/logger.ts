@@ -7,7 +7,7 @@ import pino from 'pino'
 const ALLOWED_FIELDS = [
   'accountId', 'attempt', 'batch', 'class', 'clientId', 'code', 'daemon', 'deliveries', 'durationMs', 'errno', 'events',
   'eventId', 'eventType', 'file', 'from', 'host', 'jumpMs', 'labId', 'lanes', 'method', 'migration', 'operation', 'pid',
-  'port', 'reason', 'requestId', 'route', 'rows', 'signal', 'slowestMs', 'stack', 'state', 'status', 'to', 'traceId', 'version', 'waitMs', 'webhookId',
+  'port', 'reason', 'requestId', 'route', 'rows', 'slowestMs', 'stack', 'state', 'status', 'to', 'traceId', 'version', 'waitMs', 'webhookId',
 ] as const // prettier-ignore
 
 export type LogFields = Partial<Record<(typeof ALLOWED_FIELDS)[number], string | number | boolean | null | undefined>>

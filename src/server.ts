@@ -25,6 +25,7 @@ import { createMetricsServer } from './metrics-server.ts'
 import { createProcessMetrics, ProcessCounts } from './metrics.ts'
 import { Readiness } from './readiness.ts'
 import { referenceDirOf } from './reference-pages.ts'
+import { onStopRequest } from './stop-request.ts'
 import { startTracing } from './tracing.ts'
 import { VERSION } from './version.ts'
 import { createAddressPolicy } from './webhooks/endpoint-address.ts'
@@ -74,8 +75,11 @@ async function main(): Promise<void> {
   const servers = await startListeners(config, deps, counts)
   const stopErasures = startErasures(deps)
 
-  const stop = async (signal: NodeJS.Signals) => {
-    logger.info('api.draining', { signal })
+  let isStopping = false
+  const stop = async (why: string) => {
+    if (isStopping) return
+    isStopping = true
+    logger.info('api.draining', { reason: why })
     readiness.drain()
     await Promise.all(servers.map((server) => drain(server, DRAIN_LIMIT_MS)))
     hints.close()
@@ -85,10 +89,10 @@ async function main(): Promise<void> {
     await tracing?.stop()
     clock.stop()
     await database.close().catch(() => {})
-    logger.info('api.stopped', { signal })
+    logger.info('api.stopped', { reason: why })
     process.exit(0)
   }
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void stop(signal))
+  onStopRequest((why) => void stop(why))
 }
 
 function readSettings(): Config {
