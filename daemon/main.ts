@@ -31,7 +31,7 @@ async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('daemon', config.logLevel)
   endOnCrash(log)
-  boundHeapGrowth({ largeFromMb: LARGE_FROM_MB })
+  boundHeapGrowth({ largeFromMb: LARGE_FROM_MB, growth: { busy: 0, tight: 60 } })
   const database = connectDatabase(config.mysqlDaemonUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()

@@ -13,6 +13,7 @@ import { CRM_CALLS } from './crm/crm-budget-rules.ts'
 import { deriveKeys } from './crypto.ts'
 import { startErasures } from './erasure/erasure-runner.ts'
 import { DaemonHints } from './events/daemon-hints.ts'
+import { boundHeapGrowth } from './heap-growth.ts'
 import { createHttpServer, drain, listen, urlOf } from './http-server.ts'
 import { createLogger, errorFields, type Logger } from './logger.ts'
 import { createSmsGateway } from './patients/sms-gateway.ts'
@@ -32,11 +33,14 @@ import { createAddressPolicy } from './webhooks/endpoint-address.ts'
 
 /** Requests that are running when the process is told to stop get this long. */
 const DRAIN_LIMIT_MS = 10_000
+/** What it is started with is the first of them. */
+const HEAP_GROWTH = { busy: 60, tight: 25 }
 
 async function main(): Promise<void> {
   const config = readSettings()
   const logger = createLogger('api', config.logLevel)
   endOnCrash(logger)
+  boundHeapGrowth({ growth: HEAP_GROWTH })
   const database = connectDatabase(config.mysqlUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()

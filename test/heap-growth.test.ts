@@ -1,30 +1,44 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { expect, test, vi } from 'vitest'
-import { boundHeapGrowth } from '../src/heap-growth.ts'
+import { boundHeapGrowth, type HeapGrowthOptions } from '../src/heap-growth.ts'
 
 const MB = 1024 * 1024
 
-test('a process is large from its limit on, small again well below it, and said to be so once each', () => {
+const growth = { busy: 0, tight: 60 }
+
+/** @returns what is said while the process is watched, half a second each */
+function watched(options: Partial<HeapGrowthOptions>, change: (n: number) => void, times: number): number[] {
   vi.useFakeTimers()
   const said: number[] = []
-  let residentMb = 100
-  const end = boundHeapGrowth({
-    largeFromMb: 200,
-    residentBytes: () => residentMb * MB,
-    setGrowth: (percent) => said.push(percent),
-  })
-  for (const size of [199, 200, 300, 199, 161, 159, 199]) {
-    residentMb = size
-    vi.advanceTimersByTime(500)
+  let nowMs = 0
+  const end = boundHeapGrowth({ growth, nowMs: () => nowMs, setGrowth: (percent) => said.push(percent), ...options })
+  for (let n = 0; n < times; n++) {
+    change(n)
+    nowMs += 500
     vi.advanceTimersByTime(500)
   }
-  expect(said).toEqual([60, 0])
   end()
-  residentMb = 1000
+  const before = said.length
+  change(0)
   vi.advanceTimersByTime(5000)
-  expect(said).toEqual([60, 0])
+  expect(said.length).toBe(before)
   vi.useRealTimers()
+  return said
+}
+
+test('a busy process is large from its limit on, small again well below it, and said to be so once each', () => {
+  const sizes = [199, 200, 300, 199, 161, 159, 199].flatMap((size) => [size, size])
+  let residentMb = 100
+  let cpuMs = 0
+  const options = { largeFromMb: 200, residentBytes: () => residentMb * MB, cpuMs: () => (cpuMs += 500) }
+  expect(watched(options, (n) => (residentMb = sizes[n]!), sizes.length)).toEqual([60, 0])
+})
+
+test('a process that has little to do is held tight whatever its size, and not any more when it is busy', () => {
+  let cpuMs = 0
+  const shares = [1, 0.2, 0.2, 0.6, 1, 0.4, 0]
+  expect(watched({ cpuMs: () => cpuMs }, (n) => (cpuMs += 500 * shares[n]!), shares.length)).toEqual([60, 0, 60])
 })
 
 /** @returns how often a process that makes much, and keeps little of it for a while, looks through all of its heap */
@@ -32,7 +46,8 @@ function looksOf(largeFromMb: number): number {
   const script = `
     import { constants, PerformanceObserver } from 'node:perf_hooks'
     import { boundHeapGrowth } from ${JSON.stringify(join(import.meta.dirname, '../src/heap-growth.ts'))}
-    boundHeapGrowth({ largeFromMb: ${largeFromMb} })
+    // Busy all the time.
+    boundHeapGrowth({ largeFromMb: ${largeFromMb}, growth: { busy: 0, tight: 60 }, cpuMs: () => performance.now() })
     let looks = 0
     const count = (list) => {
       for (const { detail } of list.getEntries()) if (detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR) looks += 1
