@@ -31,7 +31,7 @@ function ofBill(
     bill: {
       billId: bill.id,
       version: bill.version,
-      integratorID: bill.integratorId === null ? null : cutter.id(bill.integratorId),
+      integratorID: bill.integratorId === null ? null : cutter.copiedId(bill.integratorId),
       leadId: bill.entryId,
       preBookingID: bill.preBookingId,
       status: bill.status,

@@ -25,7 +25,7 @@ export function leadCreated(eventId: string, lead: Entry): RecordedEvent {
       leadId: lead.id,
       version: lead.version,
       phase: 'lead',
-      integratorID: lead.integratorId === null ? null : cutter.id(lead.integratorId),
+      integratorID: lead.integratorId === null ? null : cutter.copiedId(lead.integratorId),
       firstName: cutter.name(lead.firstName),
       lastName: lead.lastName === null ? null : cutter.name(lead.lastName),
       contact: lead.contact,
@@ -115,7 +115,7 @@ function bookingData(
     booking: {
       leadId: booking.id,
       version: booking.version,
-      integratorID: booking.integratorId === null ? null : cutter.id(booking.integratorId),
+      integratorID: booking.integratorId === null ? null : cutter.copiedId(booking.integratorId),
       firstName: cutter.name(booking.firstName),
       lastName: booking.lastName === null ? null : cutter.name(booking.lastName),
       contact: booking.contact,

@@ -1,28 +1,31 @@
 /**
- * Keeps every event's body within 20 KB, whatever was sent (decisions 3): names are cut at 100 characters; then lists get
- * shorter and say how many there are; a message's text is cut last of the texts, and with it the integrator's own id, because
- * events are matched by it. Pure.
+ * Keeps every event's body within 20 KB, whatever was sent (decisions 3): names are cut at 100 characters; then the record's copy of
+ * the integrator's own id, and lists get shorter and say how many there are; a message's text is cut last of the texts, and with it
+ * the body's integrator's id, because events are matched by it. Pure.
  */
-const MAX_BYTES = 20 * 1024
+const MAX_BYTES = 20_000
 const NAME_CHARACTERS = 100
 
 /** The first that fits is taken. At the last, a body has 18 KB at most, when each of its characters takes six bytes in JSON. */
 const STEPS: Limits[] = [
-  { items: 100, valueCharacters: 4096, textCharacters: 4096, idCharacters: 4096 },
+  { items: 100, valueCharacters: 4096, textCharacters: 4096, idCharacters: 4096, copiedIdCharacters: 4096 },
   ...[100, 50, 25, 12, 6, 3, 1, 0].map((items) => ({
     items,
     valueCharacters: 500,
     textCharacters: 4096,
     idCharacters: 4096,
+    copiedIdCharacters: 100,
   })),
-  { items: 0, valueCharacters: 0, textCharacters: 1000, idCharacters: 1000 },
+  { items: 0, valueCharacters: 0, textCharacters: 1000, idCharacters: 1000, copiedIdCharacters: 100 },
 ]
 
 interface Limits {
   items: number
   valueCharacters: number
   textCharacters: number
+  /** Of the integrator's own id, which stands in the body and again in the record in `data`. */
   idCharacters: number
+  copiedIdCharacters: number
 }
 
 /** Cuts while a body is built, and remembers whether it had to. */
@@ -45,6 +48,10 @@ export class Cutter {
 
   id(text: string): string {
     return this.#text(text, this.#limits.idCharacters)
+  }
+
+  copiedId(text: string): string {
+    return this.#text(text, this.#limits.copiedIdCharacters)
   }
 
   /** What a patient reads. */

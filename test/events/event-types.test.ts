@@ -7,7 +7,7 @@ import { ContractChecker } from '../support/contract-checker.ts'
 
 const contract = new ContractChecker('client.yaml')
 const EVENT_ID = '01m7vm63q8aahtnmat708mh7jk'
-const MAX_BYTES = 20 * 1024
+const MAX_BYTES = 20_000
 
 function entry(fields: Partial<Entry> = {}): Entry {
   return {
@@ -126,6 +126,11 @@ describe('the body of an event', () => {
     const integratorId = 'x'.repeat(4096)
     const { integratorID, data } = bodyOf(leadCreated(EVENT_ID, entry({ integratorId })))
     expect([integratorID, data.lead.integratorID]).toEqual([integratorId, integratorId])
+    // Four bytes each: once it fits, twice it does not.
+    const emoji = '😀'.repeat(4096)
+    const wide = bodyOf(leadCreated(EVENT_ID, entry({ integratorId: emoji })))
+    expect([wide.integratorID, wide.data.lead.integratorID]).toEqual([emoji, '😀'.repeat(100)])
+    expect(wide.data.truncated).toBe(true)
     const worst = bodyOf(leadCreated(EVENT_ID, entry({ integratorId: '\u0001'.repeat(4096) })))
     expect([worst.integratorID.length, worst.data.truncated]).toEqual([1000, true])
   })

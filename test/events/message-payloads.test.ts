@@ -9,7 +9,7 @@ const RECORD_ID = '01m7vm63q8pywwxhanpv700bdz'
 const CORPORATE = '01jwqg5h4029yzse4k8gpdjzy1'
 const HOSPITAL = '01jwwmyz40pfpek08wdesy1mdp'
 const AT = new Date('2026-11-20T10:15:00.000Z')
-const MAX_BYTES = 20 * 1024
+const MAX_BYTES = 20_000
 
 function message(fields: Partial<NewMessage> = {}): NewMessage {
   return {

@@ -29,7 +29,7 @@ const parties = { corporateId: fc.option(fc.constant(ID)), doctorId: fc.option(f
 
 /** At most 20 KB, and as the contract says. */
 function requireSound(event: RecordedEvent, schema: string): void {
-  expect(event.body.length).toBeLessThanOrEqual(20 * 1024)
+  expect(event.body.length).toBeLessThanOrEqual(20_000)
   contract.checkSchema(`#/components/schemas/${schema}`, JSON.parse(event.body.toString('utf8')))
 }
 

@@ -79,7 +79,7 @@ test('all 17 events reach a receiver from a real action, signed, as the contract
   const seen = new Map<string, any[]>()
   for (const { body, headers } of requests) {
     new Webhook(webhook.secret).verify(body, headers as Record<string, string>)
-    expect(body.length).toBeLessThanOrEqual(20 * 1024)
+    expect(body.length).toBeLessThanOrEqual(20_000)
     const event = JSON.parse(body.toString('utf8'))
     client.checkSchema(schemaOf(event.type), event)
     expect(event.integratorID).toBe('CRM-1')
