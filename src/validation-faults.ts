@@ -4,6 +4,7 @@
  */
 import type { ErrorObject } from 'ajv'
 import { clipped, type FieldFault } from './errors.ts'
+import { notThis } from './webhooks/endpoint-address.ts'
 
 /** Enough to mend a request, and no more than a screen of it. */
 const MAX_FAULTS = 20
@@ -99,7 +100,7 @@ function complaint({ keyword, params, message, data, parentSchema }: ErrorObject
     case 'pattern':
       return FORMATS[parentSchema?.format]
         ? `must be ${FORMATS[parentSchema?.format]}`
-        : patternComplaint(params.pattern)
+        : patternComplaint(params.pattern) + repeated(field, data)
     case 'format':
       return `must be ${FORMATS[params.format] ?? `a valid ${params.format}`}`
     case 'minLength':
@@ -127,7 +128,9 @@ function complaint({ keyword, params, message, data, parentSchema }: ErrorObject
 
 /** Names the value where it can't be a patient's: a misspelt event is easier found that way. */
 function repeated(field: string, value: unknown): string {
-  return typeof value === 'string' && /^(events\.\d+|protocol)$/.test(field) ? `, not ${clipped(value)}` : ''
+  if (typeof value !== 'string') return ''
+  if (field === 'endpoint') return notThis(value)
+  return /^(events\.\d+|protocol)$/.test(field) ? `, not ${clipped(value)}` : ''
 }
 
 /** `^[0-9]{10}$` is what the specification says in words. */

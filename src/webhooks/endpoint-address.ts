@@ -4,6 +4,7 @@
  * all parsed before they get here.
  */
 import { BlockList, isIP } from 'node:net'
+import { clipped } from '../errors.ts'
 
 /** Sources: IANA's IPv4 special-purpose registry, and 168.63.129.16 (a cloud provider's host agent). */
 const REFUSED_IPV4: [string, number][] = [
@@ -80,19 +81,24 @@ export const ENDPOINT_MAX_LENGTH = 2048
 const LOWEST_UNPRIVILEGED_PORT = 1024
 const HTTPS_PORT = 443
 
+/** The end of a complaint, for its owner; nothing of an endpoint that may have a password in it. */
+export function notThis(endpoint: string): string {
+  return endpoint.includes('@') ? '' : `, not ${clipped(endpoint)}`
+}
+
 /**
  * Why an endpoint can't be registered, as a sentence for its owner, or undefined when it can. Names are judged when they
  * are resolved, at each connection.
  */
 export function refusedEndpoint(endpoint: string, policy: AddressPolicy): string | undefined {
-  if (endpoint.length > ENDPOINT_MAX_LENGTH) return `endpoint must have at most ${ENDPOINT_MAX_LENGTH} characters`
+  if ([...endpoint].length > ENDPOINT_MAX_LENGTH) return `endpoint must have at most ${ENDPOINT_MAX_LENGTH} characters`
   // Spaces, controls and backslashes are what parsers disagree about.
   // So is a third slash, which the URL standard skips: `https:///x` would call the host x.
   if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint) || !/^https:\/\/[^/]/i.test(endpoint) || !URL.canParse(endpoint)) {
-    return 'endpoint must be an absolute URL that begins with https://'
+    return `endpoint must be an absolute URL that begins with https://${notThis(endpoint)}`
   }
   const url = new URL(endpoint)
-  if (url.protocol !== 'https:') return 'endpoint must begin with https://'
+  if (url.protocol !== 'https:') return `endpoint must begin with https://${notThis(endpoint)}`
   // Also an empty one (`https://@host`), which the parser forgets.
   if (url.username || url.password || /^https:\/\/[^/?#]*@/i.test(endpoint))
     return 'endpoint must not contain a user name or a password'

@@ -120,9 +120,19 @@ describe('an endpoint', () => {
     expect(refusedEndpoint(endpoint, policy)).toMatch(/^endpoint must /)
   })
 
-  test('of 2,048 characters can be registered', () => {
+  test('of 2,048 characters can be registered, whatever each of them takes', () => {
     const endpoint = 'https://partner.example.com/'.padEnd(2048, 'x')
     expect(refusedEndpoint(endpoint, policy)).toBeUndefined()
+    const wide = `https://partner.example.com/${'😀'.repeat(2020)}`
+    expect(refusedEndpoint(wide, policy)).toBeUndefined()
+    expect(refusedEndpoint(`${wide}x`, policy)).toBe('endpoint must have at most 2048 characters')
+  })
+
+  test.each([
+    ['http://plain.example/hook', ', not http://plain.example/hook'],
+    ['http://user:secret@plain.example/', ''],
+  ])('%s is named where it has no password', (endpoint, named) => {
+    expect(refusedEndpoint(endpoint, policy)).toBe(`endpoint must be an absolute URL that begins with https://${named}`)
   })
 
   test('on an opened range can be registered', () => {

@@ -105,7 +105,7 @@ describe('subscribing', () => {
     ['events', { events: undefined }, 'is required'],
     ['protocol', { protocol: 'http' }, 'not http'],
     ['protocol', { protocol: undefined }, 'is required'],
-    ['endpoint', { endpoint: 'http://lims.example.in/hooks' }, 'https://'],
+    ['endpoint', { endpoint: 'http://lims.example.in/hooks' }, 'https://, not http://lims.example.in/hooks'],
     ['endpoint', { endpoint: `https://lims.example.in/${'x'.repeat(2048)}` }, '2048'],
     ['endpoint', { endpoint: 'https://user:secret@lims.example.in/' }, 'password'],
     ['endpoint', { endpoint: 'https://lims.example.in/#x' }, 'fragment'],
