@@ -81,7 +81,7 @@ export function barcodeHash(barcode: string): Buffer {
 export function requireKnownValues(body: PreBookingRequest, known: PreBookingReferences): void {
   const faults: DomainError[] = []
   const requireListed = (field: string, value: string | undefined, allowed: string[], code: string) => {
-    if (value !== undefined && !allowed.includes(value)) faults.push(notListed(field, allowed, code))
+    if (value !== undefined && !allowed.includes(value)) faults.push(notListed(field, value, allowed, code))
   }
   requireListed('lead_source', body.lead_source, known.leadSources, 'unknown_lead_source')
   requireListed('rate_list_type', body.rate_list_type, known.rateListTypes, 'unknown_rate_list_type')
@@ -98,11 +98,14 @@ export function requireKnownValues(body: PreBookingRequest, known: PreBookingRef
   if (faults.length > 0) throw mergeFaults(faults)
 }
 
-/** The 400 for a value that is not on the account's list; it names those that are. */
-export function notListed(field: string, allowed: string[], code: string): DomainError {
+/** The 400 for a value that is not on the account's list; it names it, and those that are. */
+export function notListed(field: string, value: string, allowed: string[], code: string): DomainError {
   const named = allowed.slice(0, MAX_NAMED).map(clipped).join(', ')
   const rest = allowed.length > MAX_NAMED ? ` and ${allowed.length - MAX_NAMED} more` : ''
-  const fault = allowed.length === 0 ? 'can not be sent: the account has none' : `must be one of ${named}${rest}`
+  const fault =
+    allowed.length === 0
+      ? 'can not be sent: the account has none'
+      : `must be one of ${named}${rest}, not ${clipped(value)}`
   return badRequest(`${field} ${fault}`, code, field, fault)
 }
 

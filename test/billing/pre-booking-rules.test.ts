@@ -70,10 +70,11 @@ test.each([
 test('of a long list the first 20 are named, and how many more there are', () => {
   const fault = notListed(
     'lead_source',
+    'Radio',
     Array.from({ length: 23 }, (_, n) => `S${n}`),
     'unknown_lead_source',
   )
-  expect(fault.message).toContain('S19 and 3 more')
+  expect(fault.message).toContain('S19 and 3 more, not Radio')
   expect(fault.message).not.toContain('S20')
 })
 

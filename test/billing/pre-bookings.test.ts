@@ -195,7 +195,7 @@ describe('a pre-booking is refused with 400 and nothing is stored', () => {
     expect(answer.body.error.details).toContain(`unknown test ${elsewhere.id}`)
   })
 
-  test('with a doctor or hospital of another account or the wrong kind, naming those that serve', async () => {
+  test('with a doctor or hospital of another account or the wrong kind, naming it and those that serve', async () => {
     const doctor = await buildParty(app, account, 'doctor')
     const hospital = await buildParty(app, account, 'hospital')
     const foreign = await buildParty(app, other, 'doctor')
@@ -209,8 +209,10 @@ describe('a pre-booking is refused with 400 and nothing is stored', () => {
     ] as const) {
       const { status, body } = await create(preBookingBody(lab, fields))
       expect([status, body.error.code, body.error.fields[0].field]).toEqual([400, 'unknown_party', field])
-      expect(body.error.details).toContain(served)
-      expect(body.error.details).not.toContain(foreign.id)
+      const [allowed, refused] = body.error.details.split(', not ')
+      expect(allowed).toContain(served)
+      expect(allowed).not.toContain(foreign.id)
+      expect(refused).toBe(Object.values(fields)[0])
     }
   })
 })
