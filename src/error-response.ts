@@ -38,16 +38,18 @@ const PROTOCOL_FAULTS: Record<string, { status: number; message: string; details
     details: 'the headers of the request are too large',
   },
   ERR_HTTP_REQUEST_TIMEOUT: { status: 408, message: 'Request Timeout', details: 'the request took too long to arrive' },
+  // A proxy's method, which names a host instead of a path. Not one of Node's codes.
+  CONNECT: { status: 404, message: 'Not Found', details: 'there is nothing at this path' },
 }
 
-/** The same shape for a request that could not be read as HTTP. It has no id: nothing of it is known. */
-export function toProtocolErrorResponse(code: string | undefined) {
+/** The same shape for a request that could not be read as HTTP. Nothing of it is known, so that its id is always a new one. */
+export function toProtocolErrorResponse(code: string | undefined, requestId: string) {
   const { status, message, details } = PROTOCOL_FAULTS[code ?? ''] ?? {
     status: 400,
     message: 'Bad Request',
     details: 'the request is not valid HTTP',
   }
-  return { status, body: { success: false, status, message, error: { details, code: 'invalid_http' } } }
+  return { status, body: { success: false, status, message, error: { details, code: 'invalid_http' }, requestId } }
 }
 
 /**

@@ -1,6 +1,7 @@
 /**
  * How the application is put on a port: time limits against slow callers, and the error shape also for what is no HTTP.
  */
+import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http'
 import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
 import { monotonicMs } from './clock.ts'
@@ -74,19 +75,26 @@ export function createHttpServer(
   trackConnections(server)
   server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
   server.on('checkExpectation', listener)
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
-    const { status, body } = toProtocolErrorResponse(error.code)
-    const text = JSON.stringify(body)
-    socket.end(
-      `HTTP/1.1 ${status} ${body.message}\r\nConnection: close\r\nContent-Type: application/json; charset=utf-8\r\n` +
-        `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
-    )
-    // Read on for a moment: a connection that is closed over unread bytes is reset, and the answer is lost.
-    socket.resume()
-    setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
+    else refuse(socket, error.code)
   })
+  server.on('connect', (_, socket: Socket) => refuse(socket, 'CONNECT'))
   return server
+}
+
+/** Answers what never becomes a request, and closes its connection. */
+function refuse(socket: Socket, code: string | undefined): void {
+  const requestId = randomUUID()
+  const { status, body } = toProtocolErrorResponse(code, requestId)
+  const text = JSON.stringify(body)
+  socket.end(
+    `HTTP/1.1 ${status} ${body.message}\r\nConnection: close\r\nX-Request-Id: ${requestId}\r\n` +
+      `Content-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  )
+  // Read on for a moment: a connection that is closed over unread bytes is reset, and the answer is lost.
+  socket.resume()
+  setTimeout(() => socket.destroy(), LINGER_MS).unref()
 }
 
 /** Node has one limit for all requests. A body that is late is answered as Node would, or cut where its answer is out. */

@@ -90,8 +90,15 @@ describe('a request', () => {
     if (statuses.length === 1) {
       expect([400, 431]).toContain(statuses[0])
       expect(text).toMatch(/"success":false,"status":4\d\d/)
+      const [, id] = /\r\nX-Request-Id: (\S+)\r\n/.exec(text) ?? []
+      expect(text).toContain(`"requestId":"${id}"`)
     }
     expect((await app.call('GET', '/livez')).status).toBe(200)
+  })
+
+  test('that asks for a tunnel is answered 404', async () => {
+    const { statuses, text } = await exchange(`CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`)
+    expect([statuses, text]).toEqual([[404], expect.stringMatching(/"success":false,"status":404.*"requestId":"/)])
   })
 
   const chunked = (chunks: string) =>
