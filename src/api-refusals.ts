@@ -2,17 +2,19 @@
  * What a contract refuses before a handler is asked.
  */
 import type { Context, OpenAPIBackend } from 'openapi-backend'
-import { DomainError, notFound, unauthorized } from './errors.ts'
+import { DomainError, unauthorized } from './errors.ts'
 import { faultsOf } from './validation-faults.ts'
 
 /** Faults that `error.details` spells out; `error.fields` has the rest. */
 const MAX_SENTENCES = 5
 
-export function requireDecodable(path: string): void {
+/** A path that can't be decoded is taken as it is written: it names nothing, and is refused like any other name that does. */
+export function decodable(path: string): string {
   try {
     decodeURIComponent(path)
+    return path
   } catch {
-    throw notFound('there is nothing at this path')
+    return path.replaceAll('%', '%25')
   }
 }
 

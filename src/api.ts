@@ -17,7 +17,7 @@ import {
 } from 'openapi-backend'
 import { DatabaseBudget } from '../db/connection.ts'
 import { parseDateTime } from './crm/zoned-time.ts'
-import { firstSecurityFault, methodNotAllowed, requireDecodable, validationFault } from './api-refusals.ts'
+import { decodable, firstSecurityFault, methodNotAllowed, validationFault } from './api-refusals.ts'
 import { DomainError, notFound } from './errors.ts'
 import {
   WITHOUT_KEY,
@@ -162,8 +162,7 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
   return {
     operationIds: operations.map((operation) => operation.operationId!),
     answer: async (req, res, trace) => {
-      const request: Request = { method: req.method, path: req.path, headers: {}, query: {} }
-      requireDecodable(req.path)
+      const request: Request = { method: req.method, path: decodable(req.path), headers: {}, query: {} }
       const budget = new DatabaseBudget()
       const incoming: Incoming = { req, res, trace, request, budget, idempotency: WITHOUT_KEY }
       try {

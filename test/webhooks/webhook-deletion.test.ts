@@ -94,6 +94,8 @@ describe('deleting', () => {
       own._id.toUpperCase(),
       `${own._id}%20`,
       '%00',
+      '%ff',
+      '%',
       'x'.repeat(5000),
     ]
     const bodies = new Set<string>()
