@@ -239,7 +239,7 @@ const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_
 
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
-  { name: 'daemon.routed', received: [1], kill: atQuery(() => /UPDATE lanes [^]*SET due_at = LEAST[^]*owner = IF/, 'after') },
+  { name: 'daemon.routed', received: [1], kill: atQuery(() => /UPDATE lanes FORCE INDEX \(PRIMARY\) SET due_at = LEAST[^]*owner = IF/, 'after') },
   { name: 'daemon.claimed', received: [1], isRouted: true, kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },
@@ -296,7 +296,7 @@ function mailPoint(name: string, point: QueryPoint, deleteAfterSeconds: number, 
 const DAY = 86_400
 
 export const CRASH_POINTS: CrashPoint[] = [
-  leadPoint('api.before_begin', /FROM labs l [^]*LEFT JOIN crm_settings/, 'before', false),
+  leadPoint('api.before_begin', /FROM labs l FORCE INDEX \(PRIMARY\) LEFT JOIN crm_settings/, 'before', false),
   leadPoint('api.after_lead', /INSERT INTO entries /, 'within', false),
   leadPoint('api.after_event', /INSERT INTO unrouted_events/, 'within', false),
   leadPoint('api.after_commit', /INSERT INTO entries /, 'after', true),
