@@ -8,7 +8,7 @@ import { monotonicMs } from './clock.ts'
 
 const LOOK_EACH_MS = 500
 /** A process counts as busy from this share of a core on. */
-const BUSY_SHARE = 0.5
+const BUSY_SHARE = 0.3
 /** From this share of the limit on it is small again: one that stays near it must not change each time. */
 const SMALL_AGAIN = 0.8
 const MB = 1024 * 1024

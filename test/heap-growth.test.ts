@@ -37,7 +37,7 @@ test('a busy process is large from its limit on, small again well below it, and 
 
 test('a process that has little to do is held tight whatever its size, and not any more when it is busy', () => {
   let cpuMs = 0
-  const shares = [1, 0.2, 0.2, 0.6, 1, 0.4, 0]
+  const shares = [1, 0.2, 0.2, 0.4, 1, 0.2, 0]
   expect(watched({ cpuMs: () => cpuMs }, (n) => (cpuMs += 500 * shares[n]!), shares.length)).toEqual([60, 0, 60])
 })
 
