@@ -35,7 +35,7 @@ migrate: $(INSTALLED) ## Bring the database's schema up to this version
 	@$(COMPILED) exec node scripts/migrate.ts
 
 api: $(INSTALLED) ## Start one API process
-	@$(SERVICE) exec node --max-semi-space-size=16 --heap-growing-percent=60 --no-parallel-scavenge src/server.ts
+	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 --no-parallel-scavenge src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
 	@$(SERVICE) exec node --max-semi-space-size=24 --no-parallel-scavenge daemon/main.ts
