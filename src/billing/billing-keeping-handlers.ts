@@ -73,7 +73,7 @@ export function billingKeepingHandlers({ database }: HandlerDeps): BillingKeepin
       const item = itemOf(body)
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const types = await listOperatorValues(knex, lab.accountId, 'rate_list_type')
-      if (!types.includes(rateListType)) throw notListed('rateListType', rateListType, types, 'unknown_rate_list_type')
+      if (!types.includes(rateListType)) throw notListed('rateListType', types, 'unknown_rate_list_type')
       await requireItemOf(knex, lab, item)
       await database.transaction(async (trx) => {
         await updateRateListPrice(trx, lab.accountId, rateListType, item.id, price)

@@ -81,7 +81,7 @@ export function barcodeHash(barcode: string): Buffer {
 export function requireKnownValues(body: PreBookingRequest, known: PreBookingReferences): void {
   const faults: DomainError[] = []
   const requireListed = (field: string, value: string | undefined, allowed: string[], code: string) => {
-    if (value !== undefined && !allowed.includes(value)) faults.push(notListed(field, value, allowed, code))
+    if (value !== undefined && !allowed.includes(value)) faults.push(notListed(field, allowed, code, value))
   }
   requireListed('lead_source', body.lead_source, known.leadSources, 'unknown_lead_source')
   requireListed('rate_list_type', body.rate_list_type, known.rateListTypes, 'unknown_rate_list_type')
@@ -98,15 +98,16 @@ export function requireKnownValues(body: PreBookingRequest, known: PreBookingRef
   if (faults.length > 0) throw mergeFaults(faults)
 }
 
-/** The 400 for a value that is not on the account's list; it names it, and those that are. */
-export function notListed(field: string, value: string, allowed: string[], code: string): DomainError {
+/**
+ * The 400 for a value that is not on the account's list; it names those that are.
+ * @param value named too where it is given
+ */
+export function notListed(field: string, allowed: string[], code: string, value?: string): DomainError {
   const named = allowed.slice(0, MAX_NAMED).map(clipped).join(', ')
   const rest = allowed.length > MAX_NAMED ? ` and ${allowed.length - MAX_NAMED} more` : ''
-  const fault =
-    allowed.length === 0
-      ? 'can not be sent: the account has none'
-      : `must be one of ${named}${rest}, not ${clipped(value)}`
-  return badRequest(`${field} ${fault}`, code, field, fault)
+  const fault = allowed.length === 0 ? 'can not be sent: the account has none' : `must be one of ${named}${rest}`
+  const refused = value === undefined || allowed.length === 0 ? '' : `, not ${clipped(value)}`
+  return badRequest(`${field} ${fault}${refused}`, code, field, fault)
 }
 
 /** The contract lets through exactly one of the two ids. */

@@ -68,12 +68,8 @@ test.each([
 })
 
 test('of a long list the first 20 are named, and how many more there are', () => {
-  const fault = notListed(
-    'lead_source',
-    'Radio',
-    Array.from({ length: 23 }, (_, n) => `S${n}`),
-    'unknown_lead_source',
-  )
+  const values = Array.from({ length: 23 }, (_, n) => `S${n}`)
+  const fault = notListed('lead_source', values, 'unknown_lead_source', 'Radio')
   expect(fault.message).toContain('S19 and 3 more, not Radio')
   expect(fault.message).not.toContain('S20')
 })
