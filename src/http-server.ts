@@ -79,7 +79,11 @@ export function createHttpServer(
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
     else refuse(socket, error.code)
   })
-  server.on('connect', (_, socket: Socket) => refuse(socket, 'CONNECT'))
+  server.on('connect', (_, socket: Socket) => {
+    // Node hands such a socket over without any of its listeners: a reset would end the process.
+    socket.on('error', () => socket.destroy())
+    refuse(socket, 'CONNECT')
+  })
   return server
 }
 

@@ -101,6 +101,19 @@ describe('a request', () => {
     expect([statuses, text]).toEqual([[404], expect.stringMatching(/"success":false,"status":404.*"requestId":"/)])
   })
 
+  test('that asks for a tunnel and is gone before the answer ends nothing but its connection', async () => {
+    for (let n = 0; n < 50; n++) {
+      await new Promise<void>((resolve) => {
+        const socket = createConnection(app.port, '127.0.0.1', () => {
+          socket.write(`CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\nmore`)
+          setTimeout(() => socket.resetAndDestroy(), n % 5)
+        })
+        socket.on('error', () => {}).on('close', () => resolve())
+      })
+    }
+    expect((await app.call('GET', '/livez')).status).toBe(200)
+  })
+
   const chunked = (chunks: string) =>
     `POST /client/crm/lead/create HTTP/1.1\r\n${HOST}${CLOSE}Authorization: Bearer ${account.token}\r\n` +
     `Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}`
