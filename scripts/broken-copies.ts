@@ -7,8 +7,8 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, unlinkSync, wri
 import { tmpdir } from 'node:os'
 import { basename, join, relative } from 'node:path'
 import { monotonicMs } from '../src/clock.ts'
-import { startLocalDatabase } from './local-database.ts'
 import { onStopRequest } from '../src/stop-request.ts'
+import { startLocalDatabase } from './local-database.ts'
 
 /** A fault that somebody could make: each edit's text must be found exactly once. */
 export interface Breakage {

@@ -6,11 +6,11 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { monotonicMs } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 import { startDemoService, type DemoService } from './demo-service.ts'
 import { eventOf, freshContact, Integrator, must, step, verify, type Json } from './demo-steps.ts'
 import type { DevTls } from './dev-tls.ts'
 import { startHttpsReceiver, type HttpsReceiver } from './https-receiver.ts'
-import { onStopRequest } from '../src/stop-request.ts'
 
 /** As long as hours are in production, in seconds. */
 const SETTINGS = {

@@ -10,11 +10,11 @@ import { createInterface } from 'node:readline'
 import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 import { sendSampleEvents, type ContractDocument } from './mock-events.ts'
 import { createMockFront } from './mock-front.ts'
 import { urlOf } from './ports.ts'
 import { spawnTied, StartFault } from './processes.ts'
-import { onStopRequest } from '../src/stop-request.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const CONTRACT = join(ROOT, 'openapi', 'client.yaml')

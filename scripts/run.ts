@@ -10,6 +10,7 @@ import type { DemoData } from '../db/seeds/demo-data.ts'
 import { processClock } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, readConfig, type Config } from '../src/config.ts'
 import { createLogger } from '../src/logger.ts'
+import { onStopRequest } from '../src/stop-request.ts'
 import { prepareDemoData, writeDemoFile } from './demo-file.ts'
 import { makeSureOfDevTls } from './dev-tls.ts'
 import { buildReference } from './docs-build.ts'
@@ -18,7 +19,6 @@ import { refuseTakenPorts, urlOf } from './ports.ts'
 import { StartFault } from './processes.ts'
 import { acquireRunLock } from './run-lock.ts'
 import { startService } from './service-process.ts'
-import { onStopRequest } from '../src/stop-request.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 

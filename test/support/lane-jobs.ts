@@ -4,17 +4,40 @@
 import { Lanes } from '../../daemon/lanes.ts'
 import { Recorder } from '../../daemon/recorder.ts'
 import { createWebhookClient } from '../../daemon/webhook-client.ts'
+import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
 import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
-import type { DeliveryWorld } from './delivery-world.ts'
+import { openTestDatabase, type TestDatabase } from './database.ts'
+import { DeliveryWorld } from './delivery-world.ts'
+import { createTestTls } from './tls.ts'
 
-export interface RunningLanes {
+export interface LaneJobs {
+  db: TestDatabase
+  world: DeliveryWorld
+  receiver: HttpsReceiver
   lanes: Lanes
-  stop(): Promise<void>
+  close(): Promise<void>
 }
 
-export function startLanes(world: DeliveryWorld, caFile: string): RunningLanes {
+/** With a database and a receiver of their own. */
+export async function openLaneJobs(): Promise<LaneJobs> {
+  const tls = await createTestTls()
+  const db = await openTestDatabase()
+  const world = await new DeliveryWorld(db.database).open()
+  const receiver = await startHttpsReceiver(tls)
+  const { lanes, stop } = startLanes(world, tls.caFile)
+  const close = async () => {
+    await stop()
+    await world.close()
+    await receiver.close()
+    await db.close()
+    tls.remove()
+  }
+  return { db, world, receiver, lanes, close }
+}
+
+function startLanes(world: DeliveryWorld, caFile: string): { lanes: Lanes; stop(): Promise<void> } {
   const { database, clock, keys } = world
   const own = newId(0)
   const token = () => own
