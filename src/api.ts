@@ -68,8 +68,15 @@ export interface ContractApi {
   answer(req: ExpressRequest, res: ExpressResponse, trace: Trace): Promise<Reply>
 }
 
-/** Asked of every operation once its caller is known; throws where the call may not go on. */
-export type Admission = (operationId: string, security: Record<string, unknown>, res: ExpressResponse) => Promise<void>
+/**
+ * Asked of every operation once its caller is known; throws where the call may not go on. Where the operation's handler sees to
+ * that itself it returns what is to be asked if the request is refused before that.
+ */
+export type Admission = (
+  operationId: string,
+  security: Record<string, unknown>,
+  res: ExpressResponse,
+) => Promise<(() => Promise<void>) | undefined>
 
 export interface ContractOptions {
   /** Path of what is left of the OpenAPI document for requests, as JSON. */
@@ -95,6 +102,8 @@ interface Incoming {
   trace: Trace
   budget: DatabaseBudget
   idempotency: RequestIdempotency
+  /** Asked before the request is refused, until its handler is. */
+  admitLate?: (() => Promise<void>) | undefined
   file?: StoredFile
   /** What openapi-backend validates: it gets its query once the operation is known, and its body once the caller is. */
   request: Request
@@ -146,7 +155,8 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
     postSecurityHandler: async (context: Context, incoming: Incoming) => {
       if (!isAuthorized(context)) return
       const { operation, security } = context
-      await incoming.budget.spend(async () => options.admit?.(operation.operationId!, security, incoming.res))
+      const admit = async () => options.admit?.(operation.operationId!, security, incoming.res)
+      incoming.admitLate = await incoming.budget.spend(admit)
       await takeBody(context, incoming, options.receiveFile)
       await takeKey(context, incoming, options.idempotencyOf)
     },
@@ -154,9 +164,10 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
   for (const operation of operations) {
     const handler = options.handlers[operation.operationId!]
     if (!handler) throw new Error(`operation ${operation.operationId} has no handler`)
-    contract.register(operation.operationId!, (context: Context, incoming: Incoming) =>
-      incoming.budget.spend(() => handler(toCall(context, incoming))),
-    )
+    contract.register(operation.operationId!, (context: Context, incoming: Incoming) => {
+      incoming.admitLate = undefined
+      return incoming.budget.spend(() => handler(toCall(context, incoming)))
+    })
   }
 
   return {
@@ -168,6 +179,7 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
       try {
         return await contract.handleRequest(request, incoming)
       } catch (error) {
+        if (incoming.admitLate) await budget.spend(incoming.admitLate)
         // Refused, so that no row knows the file. After any other fault the commit is in doubt, and the store sweeps later.
         const isRefused = error instanceof DomainError && error.kind !== 'unavailable'
         if (incoming.file && isRefused) await options.discardFile?.(incoming.file)

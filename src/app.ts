@@ -13,11 +13,11 @@ import express, {
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
 import { createContractApi, type ContractApi, type Reply, type Trace } from './api.ts'
 import { createAccessTokens } from './auth/access-token.ts'
-import { authenticateOperator, createIntegratorAuthentication } from './auth/bearer-authentication.ts'
+import { authenticateOperator, createIntegratorAuthentication, requireAccount } from './auth/bearer-authentication.ts'
 import { RecentAccounts } from './auth/recent-accounts.ts'
 import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
-import { createCrmAdmission } from './crm/crm-admission.ts'
+import { CrmAdmission } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
 import { DomainError, notFound, unavailable } from './errors.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
@@ -93,25 +93,33 @@ export async function createApp(deps: AppDeps): Promise<Express> {
 async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<ContractApi> {
   const { knex } = deps.database
   const accounts = new RecentAccounts(knex, deps.clock)
-  const authenticate = createIntegratorAuthentication(deps.accessTokens, accounts)
+  const admission = new CrmAdmission(deps.database.batch, crmCalls, (accountId) => accounts.get(accountId))
+  const authenticate = createIntegratorAuthentication(deps.accessTokens)
   return createContractApi({
     definition: join(CONTRACTS, 'client.json'),
-    handlers: clientOperations(deps),
-    admit: createCrmAdmission(deps.database.batch, crmCalls),
+    handlers: clientOperations(deps, admission.limit),
+    admit: admission.admit,
     idempotencyOf: createIdempotency(deps),
     security: {
       integrator: async (req, res, trace) => {
-        const account = await authenticate(req, res)
-        trace.accountId = account.id
-        return account
+        const accountId = await authenticate(req, res)
+        const late = isAdmittedLate(req, trace) ? admission.callerOf(accountId, res) : undefined
+        const caller = late ?? requireAccount(await accounts.get(accountId))
+        trace.accountId = caller.id
+        return caller
       },
       // Schemes are asked side by side, and a patient's token counts within the caller's account only.
       patient: async (req, res) => {
-        const account = await authenticate(req, res)
+        const account = requireAccount(await accounts.get(await authenticate(req, res)))
         return authenticatePatient({ ...deps, knex }, account.id, req.headers['patient-authorization'])
       },
     },
   })
+}
+
+/** A repeat is answered by what is kept for its key, after its caller is admitted. */
+function isAdmittedLate(req: Request, trace: Trace): boolean {
+  return trace.operation === 'createEntry' && req.headers['idempotency-key'] === undefined
 }
 
 async function createOperatorApi(deps: HandlerDeps, reportMaxBytes: number): Promise<ContractApi> {

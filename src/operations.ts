@@ -25,6 +25,7 @@ import { testKeepingHandlers } from './catalogue/test-keeping-handlers.ts'
 import { billHandlers } from './billing/bill-handlers.ts'
 import type { Clock } from './clock.ts'
 import { bookingHandlers } from './crm/booking-handlers.ts'
+import type { LateCaller } from './crm/crm-admission.ts'
 import { phlebotomistHandlers } from './crm/phlebotomist-handlers.ts'
 import { staffEntryHandlers } from './crm/staff-entry-handlers.ts'
 import { crmKeepingHandlers } from './crm/crm-keeping-handlers.ts'
@@ -124,6 +125,7 @@ interface Call<Operation> {
 type ClientId = keyof ClientContract
 type TokenOperation = 'issueToken' | 'refreshToken'
 type PatientOperation = 'listPatientReports'
+type LateOperation = 'createEntry'
 
 /** Called without a token. */
 export type OpenHandler<Id extends ClientId> = (call: Call<ClientContract[Id]>) => Promise<ReplyOf<ClientContract[Id]>>
@@ -131,6 +133,11 @@ export type OpenHandler<Id extends ClientId> = (call: Call<ClientContract[Id]>) 
 /** Called by an integrator: everything that it does, it does within its account. */
 export type AccountHandler<Id extends ClientId> = (
   call: Call<ClientContract[Id]> & KeyOf<ClientContract[Id]> & { account: Account },
+) => Promise<ReplyOf<ClientContract[Id]>>
+
+/** Called by an integrator who is admitted along with the work, where the request has no key. */
+export type LateAccountHandler<Id extends ClientId> = (
+  call: Call<ClientContract[Id]> & KeyOf<ClientContract[Id]> & { caller: Account | LateCaller },
 ) => Promise<ReplyOf<ClientContract[Id]>>
 
 /** Called by an integrator for a patient who is logged in. */
@@ -148,17 +155,20 @@ type ClientHandlers = {
     ? OpenHandler<Id>
     : Id extends PatientOperation
       ? PatientHandler<Id>
-      : AccountHandler<Id>
+      : Id extends LateOperation
+        ? LateAccountHandler<Id>
+        : AccountHandler<Id>
 }
 type OperatorHandlers = { [Id in keyof OperatorContract]: OperatorHandler<Id> }
 
 export type Handlers = Record<string, (call: ValidatedCall) => Promise<Reply>>
 
-export function clientOperations(deps: HandlerDeps): Handlers {
+/** @param crmCalls that an account may make in a minute */
+export function clientOperations(deps: HandlerDeps, crmCalls: number): Handlers {
   const handlers: ClientHandlers = {
     ...tokenHandlers(deps),
     ...catalogueHandlers(deps),
-    ...entryHandlers(deps),
+    ...entryHandlers(deps, crmCalls),
     ...webhookHandlers(deps),
     ...deactivatedWebhookHandlers(deps),
     ...webhookCareHandlers(deps),
@@ -172,6 +182,7 @@ export function clientOperations(deps: HandlerDeps): Handlers {
   return withCaller(handlers, ({ security, ...call }) => ({
     ...call,
     account: security.integrator,
+    caller: security.integrator,
     patient: security.patient,
   }))
 }

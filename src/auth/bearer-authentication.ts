@@ -11,7 +11,6 @@ import { hashSecret } from '../crypto.ts'
 import { unauthorized } from '../errors.ts'
 import type { AccessTokens } from './access-token.ts'
 import { findOperatorKey, type OperatorKey } from './operator-keys-repository.ts'
-import type { RecentAccounts } from './recent-accounts.ts'
 
 /**
  * passport-http-bearer also takes tokens from the body and the query, and answers 400 when there are two. Here a token
@@ -29,29 +28,34 @@ function authorizationOf(req: Request): string | undefined {
   return sent?.length === 1 ? sent[0] : undefined
 }
 
-export type AuthenticateIntegrator = (req: Request, res: Response) => Promise<Account>
+/** @throws 401; its promise is the id of the account that the token was issued for, which may be gone since */
+export type AuthenticateIntegrator = (req: Request, res: Response) => Promise<string>
 
-export function createIntegratorAuthentication(
-  accessTokens: AccessTokens,
-  accounts: RecentAccounts,
-): AuthenticateIntegrator {
+export function createIntegratorAuthentication(accessTokens: AccessTokens): AuthenticateIntegrator {
   const passport = new Passport()
   passport.use(
     new HeaderBearerStrategy((token, done) => {
-      accessTokens
-        .verify(token)
-        .then((accountId) => (accountId === undefined ? undefined : accounts.get(accountId)))
-        .then((account) => done(null, account ?? false), done)
+      accessTokens.verify(token).then((accountId) => done(null, accountId ?? false), done)
     }),
   )
   return (req, res) =>
     new Promise((resolve, reject) => {
-      passport.authenticate('bearer', { session: false }, (error: unknown, account: Account | false) => {
+      passport.authenticate('bearer', { session: false }, (error: unknown, accountId: string | false) => {
         if (error) reject(error)
-        else if (account) resolve(account)
-        else reject(unauthorized('invalid access token', 'invalid_access_token'))
+        else if (accountId) resolve(accountId)
+        else reject(invalidAccessToken())
       })(req, res, reject)
     })
+}
+
+/** @throws 401 where a token's account is gone */
+export function requireAccount(account: Account | undefined): Account {
+  if (!account) throw invalidAccessToken()
+  return account
+}
+
+function invalidAccessToken() {
+  return unauthorized('invalid access token', 'invalid_access_token')
 }
 
 /** @throws 401 unless the header carries a key that was not revoked */

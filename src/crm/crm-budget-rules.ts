@@ -9,7 +9,8 @@ export const CRM_CALLS = 60
 export const CRM_WINDOW_SECONDS = 60
 
 const SECOND = 1_000_000
-const BYTES = 8
+/** Of a call's time. */
+export const BYTES = 8
 
 /** Of all operations of the contract only these count and are limited. */
 const CRM_OPERATIONS = new Set(['listLabs', 'listTests', 'listPackages', 'createEntry'])

@@ -1,9 +1,17 @@
 /**
  * The rows that hold an account to its budget of CRM calls, over all API processes.
  */
-import { COMMIT, type BatchPool, type BatchResult } from '../../db/batch.ts'
+import { COMMIT, COMMIT_AND_CHAIN, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
 import { isRetriable, withinBudget } from '../../db/connection.ts'
-import { budgetOf, CRM_WINDOW_SECONDS, movedBack, packCalls, unpackCalls, type CrmBudget } from './crm-budget-rules.ts'
+import {
+  budgetOf,
+  BYTES,
+  CRM_WINDOW_SECONDS,
+  movedBack,
+  packCalls,
+  unpackCalls,
+  type CrmBudget,
+} from './crm-budget-rules.ts'
 
 const NOW = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 const packed = (microseconds: string) => `UNHEX(LPAD(HEX(${microseconds}), 16, '0'))`
@@ -54,6 +62,36 @@ export async function claimCrmCalls(batch: BatchPool, accountIds: string[], limi
   return budgets
 }
 
+/** Calls that are counted at the head of a transaction's first round trip, whatever becomes of the rest of it. */
+export interface ClaimAlong {
+  statements: Statement[]
+  /**
+   * By account: none for one that there is not, nothing where it has to be asked by itself (`claimCrmCalls`) and was not counted.
+   * @param results of the statements
+   */
+  read(results: BatchResult[]): Map<string, CrmBudget | undefined>
+}
+
+/** @param accountIds each once, in the order in which everybody locks what belongs to accounts */
+export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAlong {
+  return {
+    statements: [
+      {
+        sql: `INSERT INTO crm_budgets (account_id, calls)
+          SELECT id, REPEAT(CHAR(0), ?) FROM accounts FORCE INDEX (PRIMARY) WHERE id IN (?) ORDER BY id
+          ON DUPLICATE KEY UPDATE account_id = VALUES(account_id)`,
+        values: [limit * BYTES, accountIds],
+      },
+      ...roundStatements(accountIds),
+      COMMIT_AND_CHAIN,
+    ],
+    read(results) {
+      const claims = readRound(results.slice(1))
+      return new Map([...claims].map(([id, claim]) => [id, isAhead(claim) ? undefined : toBudget(claim)]))
+    },
+  }
+}
+
 /** A refused call whose account has later calls than now: the clock was set back. */
 function isAhead({ isAccepted, packedCalls, now }: Claim): boolean {
   return !isAccepted && unpackCalls(packedCalls).at(-1)! > now
@@ -76,15 +114,13 @@ async function claimOnce(batch: BatchPool, accountIds: string[], limit: number):
       {
         sql: `INSERT INTO crm_budgets (account_id, calls) VALUES ${distinct.map(() => '(?, REPEAT(CHAR(0), ?))').join(', ')}
           ON DUPLICATE KEY UPDATE account_id = VALUES(account_id)`,
-        values: distinct.flatMap((accountId) => [accountId, limit * 8]),
+        values: distinct.flatMap((accountId) => [accountId, limit * BYTES]),
       },
-      ...rounds.flatMap((ids) => [{ sql: CALL_TIME }, { sql: JUDGE, values: [ids] }, { sql: CLAIM, values: [ids] }]),
+      ...rounds.flatMap(roundStatements),
       COMMIT,
     ]),
   )
-  const judged = rounds.map(
-    (_, n) => new Map(results[3 * n + 2]!.map((row) => [row.account_id as string, toClaim(row)])),
-  )
+  const judged = rounds.map((_, n) => readRound(results.slice(3 * n + 1)))
   const latest = new Map(judged.flatMap((claims) => [...claims]))
   const turnOf = new Map<string, number>()
   return accountIds.map((accountId) => {
@@ -92,6 +128,15 @@ async function claimOnce(batch: BatchPool, accountIds: string[], limit: number):
     turnOf.set(accountId, turn + 1)
     return { ...latest.get(accountId)!, isAccepted: judged[turn]!.get(accountId)!.isAccepted }
   })
+}
+
+/** Of accounts whose rows are locked. */
+function roundStatements(accountIds: string[]): Statement[] {
+  return [{ sql: CALL_TIME }, { sql: JUDGE, values: [accountIds] }, { sql: CLAIM, values: [accountIds] }]
+}
+
+function readRound([, judged]: BatchResult[]): Map<string, Claim> {
+  return new Map(judged!.map((row) => [row.account_id as string, toClaim(row)]))
 }
 
 /** What the account's row is once the call was counted. */

@@ -1,38 +1,66 @@
 /**
- * Leads and bookings that integrators push at the same time, of different accounts, are written by one transaction: under load its
- * round trips and its commit are what costs. What happens to one of them happens to no other.
+ * Leads and bookings that integrators push at the same time, of different accounts, are written by one transaction: its round
+ * trips and its commits are what costs. Their accounts are looked up and their calls counted in its first round trip. What happens
+ * to one of them happens to no other.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { COMMIT, type BatchPool } from '../../db/batch.ts'
-import { isConnectionFault } from '../../db/connection.ts'
+import { COMMIT, type BatchPool, type Send } from '../../db/batch.ts'
+import { isConnectionFault, withinBudget } from '../../db/connection.ts'
 import { currentDeadlineMs, runBefore } from '../../db/deadline.ts'
+import { accountsStatement, toAccount, type Account } from '../accounts/accounts-repository.ts'
+import { monotonicMs, type Clock } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 import { currentTraceParent } from '../trace-context.ts'
-import { insertEntries, type NewEntry } from './entries-repository.ts'
-import { createEntryIn, newEntryOf, type EntryWish } from './entry-creation.ts'
-import { findReferencesOfAll } from './entry-references-repository.ts'
-import type { Entry } from './entry-rules.ts'
+import type { LateCaller } from './crm-admission.ts'
+import { claimCrmCallsAlong } from './crm-budgets-repository.ts'
+import { insertEntries, insertEntry, type NewEntry } from './entries-repository.ts'
+import { createEntryIn, duplicateEntry, newEntryOf, type EntryWish } from './entry-creation.ts'
+import { askReferences } from './entry-references-repository.ts'
+import { requireSoundEntry, type Entry, type EntryReferences, type EntryRequest } from './entry-rules.ts'
 
 /** Some wait for the database while others are put together; more would only make the groups smaller. */
 const LIMITS = { groups: 3, size: 32 }
 
-interface Call {
-  wish: EntryWish
+export interface EntryCall {
+  caller: LateCaller
+  body: EntryRequest
+}
+
+export interface EntriesTogetherDeps {
+  batch: BatchPool
+  clock: Clock
+  /** That an account may make in a minute. */
+  crmCalls: number
+}
+
+interface Call extends EntryCall {
   traceParent: string | null
   deadlineMs: number
   /** Runs what is this request's alone under its own deadline. */
   inContext: <T>(work: () => T) => T
 }
 
-/** @returns a function that creates one entry, or throws as `createEntryIn` does */
-export function createEntriesTogether(batch: BatchPool): (wish: EntryWish) => Promise<Entry> {
-  const together = togetherInTick((calls: Call[]) => createGroup(batch, calls), {
+/** What a group's first round trip has found. Each request takes its own up once, by itself: only that may answer it. */
+interface Admitted {
+  call: Call
+  /** @throws 401 and 429 */
+  admit: () => Account
+  /** Of one that may go on, and whose turns nobody holds. */
+  known: { account: Account; references: EntryReferences } | undefined
+  isRefused: boolean
+}
+
+/** @returns a function that admits the caller and creates one entry, or throws as both do */
+export function createEntriesTogether(deps: EntriesTogetherDeps): (call: EntryCall) => Promise<Entry> {
+  const together = togetherInTick((calls: Call[]) => createGroup(deps, calls), {
     ...LIMITS,
-    apart: ({ wish }) => wish.account.id,
+    apart: ({ caller }) => caller.id,
   })
-  return async (wish) => {
+  return async (asked) => {
     const call = {
-      ...{ wish, traceParent: currentTraceParent(), deadlineMs: currentDeadlineMs() },
+      ...asked,
+      traceParent: currentTraceParent(),
+      deadlineMs: currentDeadlineMs(),
       inContext: AsyncLocalStorage.snapshot() as Call['inContext'],
     }
     return (await together(call))()
@@ -40,44 +68,93 @@ export function createEntriesTogether(batch: BatchPool): (wish: EntryWish) => Pr
 }
 
 /** What becomes of each: the entry, or what it is refused with. */
-async function createGroup(batch: BatchPool, calls: Call[]): Promise<(() => Entry | Promise<Entry>)[]> {
-  const outcomes = new Map<Call, () => Entry>()
-  if (calls.length > 1) {
-    try {
-      await runBefore(Math.min(...calls.map((call) => call.deadlineMs)), () => createAll(batch, calls, outcomes))
-    } catch (error) {
-      // Whether it is written is not known: asked again it would be its own duplicate.
-      if (isConnectionFault(error)) throw error
-      outcomes.clear()
-    }
+async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<(() => Entry | Promise<Entry>)[]> {
+  const admissions = new Map<Call, Admitted>()
+  let outcomes = new Map<Call, () => Entry>()
+  try {
+    const earliestMs = Math.min(...calls.map((call) => call.deadlineMs))
+    outcomes = await runBefore(earliestMs, () => createAll(deps, calls, admissions))
+  } catch (error) {
+    // Whether it is written is not known: asked again it would be its own duplicate.
+    if (isConnectionFault(error)) throw error
   }
-  return calls.map((call) => outcomes.get(call) ?? (() => call.inContext(() => createAlone(batch, call.wish))))
-}
-
-/** Notes the outcome of those that it has decided. The order is that in which everybody locks what belongs to accounts. */
-async function createAll(batch: BatchPool, calls: Call[], outcomes: Map<Call, () => Entry>): Promise<void> {
-  const ordered = calls.toSorted((a, b) => (a.wish.account.id < b.wish.account.id ? -1 : 1))
-  const asked = ordered.map(({ wish }) => ({ accountId: wish.account.id, body: wish.body }))
-  await batch.transaction(async (send) => {
-    const known = await findReferencesOfAll(send, asked)
-    const made: NewEntry[] = []
-    ordered.forEach((call, n) => {
-      const references = known[n]
-      if (!references) return
-      try {
-        const own = newEntryOf(call.wish, references, call.traceParent)
-        made.push(own)
-        outcomes.set(call, () => own.entry)
-      } catch (error) {
-        outcomes.set(call, () => {
-          throw error
-        })
-      }
-    })
-    if (made.length > 0) await insertEntries(send, made, [COMMIT])
+  return calls.map((call) => {
+    const admitted = admissions.get(call)
+    const outcome = outcomes.get(call)
+    if (admitted?.isRefused) return () => admitted.admit() as never
+    if (admitted && outcome) return () => (admitted.admit(), outcome())
+    return () => call.inContext(() => createAlone(deps, call, admitted))
   })
 }
 
-function createAlone(batch: BatchPool, wish: EntryWish): Promise<Entry> {
-  return batch.transaction((send) => createEntryIn(send, wish, () => [COMMIT]))
+/**
+ * The order is that in which everybody locks what belongs to accounts.
+ * @param admissions gets those that were counted or refused, whatever becomes of the rest
+ * @returns the outcomes of those that are decided
+ */
+async function createAll(
+  deps: EntriesTogetherDeps,
+  calls: Call[],
+  admissions: Map<Call, Admitted>,
+): Promise<Map<Call, () => Entry>> {
+  const outcomes = new Map<Call, () => Entry>()
+  const refuse = (call: Call, error: unknown) =>
+    outcomes.set(call, () => {
+      throw error
+    })
+  const ordered = calls.toSorted((a, b) => (a.caller.id < b.caller.id ? -1 : 1))
+  await deps.batch.transaction(async (send) => {
+    const made = new Map<Call, NewEntry>()
+    for (const admitted of await admitAll(deps, send, ordered)) {
+      const { call, known } = admitted
+      admissions.set(call, admitted)
+      if (!known) continue
+      try {
+        const own = newEntryOf(wishOf(deps, call, known.account), known.references, call.traceParent)
+        made.set(call, own)
+        outcomes.set(call, () => own.entry)
+      } catch (error) {
+        refuse(call, error)
+      }
+    }
+    const [first, ...others] = made
+    if (others.length > 0) await insertEntries(send, [...made.values()], [COMMIT])
+    else if (first) {
+      const leadId = await insertEntry(send, first[1], [COMMIT])
+      if (leadId !== undefined) refuse(first[0], duplicateEntry(leadId))
+    }
+  })
+  return outcomes
+}
+
+/** One round trip. The counting is committed in it; of accounts whose calls it can't judge nothing is returned. */
+async function admitAll({ crmCalls }: EntriesTogetherDeps, send: Send, calls: Call[]): Promise<Admitted[]> {
+  const askedAtMs = monotonicMs()
+  const ids = calls.map(({ caller }) => caller.id)
+  const claims = claimCrmCallsAlong(ids, crmCalls)
+  const asked = calls.map(({ caller, body }) => ({ accountId: caller.id, body }))
+  const { statements, read } = askReferences(asked, true)
+  const results = await send([...claims.statements, accountsStatement(ids), ...statements])
+  const [accountRows, ...found] = results.slice(claims.statements.length)
+  const budgets = claims.read(results)
+  const accounts = new Map(accountRows!.map((row) => [row.id as string, toAccount(row)]))
+  return read(found).flatMap((references, n) => {
+    const call = calls[n]!
+    const account = accounts.get(call.caller.id)
+    const budget = budgets.get(call.caller.id)
+    if (account && !budget) return []
+    const isRefused = !account || !budget?.isAccepted
+    const known = account && references && !isRefused ? { account, references } : undefined
+    return { call, admit: () => call.caller.admitted(account, budget, askedAtMs), known, isRefused }
+  })
+}
+
+async function createAlone(deps: EntriesTogetherDeps, call: Call, admitted: Admitted | undefined): Promise<Entry> {
+  const account = admitted ? admitted.admit() : await call.caller.admit()
+  const wish = wishOf(deps, call, account)
+  return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [COMMIT])))
+}
+
+function wishOf({ clock }: EntriesTogetherDeps, { body }: Call, account: Account): EntryWish {
+  return { account, body, scheduledAt: requireSoundEntry(body, account), now: clock.now() }
 }

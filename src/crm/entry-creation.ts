@@ -64,7 +64,7 @@ function notificationOf(entry: Entry, id: string): StaffNotification {
   return { id, accountId, labId, kind: notificationKindOf(entry), entryId: entry.id, createdAt }
 }
 
-function duplicateEntry(leadId: string) {
+export function duplicateEntry(leadId: string) {
   const details = 'a lead or booking with the same contact or email was already ingested today'
   return conflict(details, 'duplicate_entry', { leadId })
 }

@@ -1,29 +1,39 @@
 import { COMMIT } from '../../db/batch.ts'
 import { withinBudget } from '../../db/connection.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { Account } from '../accounts/accounts-repository.ts'
+import type { Idempotency } from '../idempotency/idempotency.ts'
+import type { HandlerDeps, LateAccountHandler } from '../operations.ts'
+import { LateCaller } from './crm-admission.ts'
 import { createEntriesTogether } from './entries-together.ts'
 import { createEntryIn } from './entry-creation.ts'
-import { isBooking, requireSoundEntry, type Entry } from './entry-rules.ts'
+import { isBooking, requireSoundEntry, type Entry, type EntryRequest } from './entry-rules.ts'
 
 interface EntryHandlers {
-  createEntry: AccountHandler<'createEntry'>
+  createEntry: LateAccountHandler<'createEntry'>
 }
 
-export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHandlers {
-  const createTogether = createEntriesTogether(database.batch)
+/** @param crmCalls that an account may make in a minute */
+export function entryHandlers({ database, clock, hint }: HandlerDeps, crmCalls: number): EntryHandlers {
+  const createTogether = createEntriesTogether({ batch: database.batch, clock, crmCalls })
+
+  /** The key is a round trip more, ahead of the two of the entry, and may keep its request waiting. */
+  function createKeyed(account: Account, body: EntryRequest, idempotency: Idempotency): Promise<Entry> {
+    const scheduledAt = requireSoundEntry(body, account)
+    return withinBudget(() =>
+      database.batch.transaction(async (send) => {
+        await idempotency.claim(send)
+        const wish = { account, body, scheduledAt, now: clock.now() }
+        return createEntryIn(send, wish, (entry) => [...idempotency.record(answerOf(entry)), COMMIT])
+      }),
+    )
+  }
+
   return {
-    async createEntry({ account, body, idempotency }) {
-      const scheduledAt = requireSoundEntry(body, account)
-      // Two round trips with the commit in the second. A key is one more, ahead of them, and may keep its request waiting.
-      const made = await withinBudget(() =>
-        idempotency.isKeyed
-          ? database.batch.transaction(async (send) => {
-              await idempotency.claim(send)
-              const wish = { account, body, scheduledAt, now: clock.now() }
-              return createEntryIn(send, wish, (entry) => [...idempotency.record(answerOf(entry)), COMMIT])
-            })
-          : createTogether({ account, body, scheduledAt, now: clock.now() }),
-      )
+    async createEntry({ caller, body, idempotency }) {
+      const made =
+        caller instanceof LateCaller
+          ? await createTogether({ caller, body })
+          : await createKeyed(caller, body, idempotency)
       hint()
       return answerOf(made)
     },

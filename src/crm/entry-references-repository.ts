@@ -18,23 +18,26 @@ export interface ReferencesOf {
  * commits, and one that is refused or lost has moved nothing. Nothing else is locked yet, so that nobody waits in a circle.
  */
 export async function findEntryReferences(send: Send, asked: ReferencesOf): Promise<EntryReferences> {
-  const [known] = await findAll(send, [asked], false)
+  const { statements, read } = askReferences([asked], false)
+  const [known] = read(statements.length === 0 ? [] : await send(statements))
   return known!
+}
+
+/** Lookups that are sent along with others. */
+interface AskedReferences {
+  statements: Statement[]
+  /**
+   * In the order asked; undefined for those whose account's turns somebody holds.
+   * @param results of the statements
+   */
+  read(results: BatchResult[]): (EntryReferences | undefined)[]
 }
 
 /**
  * The same for requests of different accounts.
- * @returns in the order asked; undefined for those whose account's turns somebody holds: the others don't wait for them
+ * @param skipsLocked nobody waits for an account whose turns somebody holds
  */
-export function findReferencesOfAll(send: Send, asked: ReferencesOf[]): Promise<(EntryReferences | undefined)[]> {
-  return findAll(send, asked, true)
-}
-
-async function findAll(
-  send: Send,
-  asked: ReferencesOf[],
-  skipsLocked: boolean,
-): Promise<(EntryReferences | undefined)[]> {
+export function askReferences(asked: ReferencesOf[], skipsLocked: boolean): AskedReferences {
   const accountIds = asked.map(({ accountId }) => accountId)
   const bodies = asked.map(({ body }) => body)
   const labIds = bodies.map(({ branchID }) => branchID)
@@ -49,7 +52,7 @@ async function findAll(
       ids,
     )
   const automatic = asked.filter(({ body }) => isAssignedAutomatically(body)).map(({ accountId }) => accountId)
-  const found = await sendThose(send, {
+  const lookUps: Record<keyof Found, Statement | undefined> = {
     // With the account's settings: without the lab nobody asks for them.
     labs: lookUp(
       `SELECT s.*, l.account_id, l.id, l.active, s.account_id IS NOT NULL AS is_set
@@ -78,8 +81,16 @@ async function findAll(
     ),
     turns: automatic.length > 0 ? lockTurnsStatement(automatic, skipsLocked) : undefined,
     candidates: automatic.length > 0 ? listCandidatesStatement(automatic) : undefined,
-  })
-  return asked.map((one) => referencesOf(one, found))
+  }
+  const names = (Object.keys(lookUps) as (keyof Found)[]).filter((name) => lookUps[name] !== undefined)
+  return {
+    statements: names.map((name) => lookUps[name]!),
+    read(results) {
+      const none = Object.fromEntries(Object.keys(lookUps).map((name) => [name, [] as unknown])) as Found
+      const found = { ...none, ...Object.fromEntries(names.map((name, n) => [name, results[n]!])) }
+      return asked.map((one) => referencesOf(one, found))
+    },
+  }
 }
 
 /** Of all that was found what is this account's, and this lab's. */
@@ -112,11 +123,3 @@ function lookUp(sql: string, scope: string[][], ids: (string | undefined)[]): St
 }
 
 type Found = Record<'labs' | 'parties' | 'tests' | 'packages' | 'assignees' | 'turns' | 'candidates', BatchResult>
-
-async function sendThose(send: Send, statements: Record<keyof Found, Statement | undefined>): Promise<Found> {
-  const asked = Object.entries(statements).filter(([, statement]) => statement !== undefined)
-  const results = asked.length === 0 ? [] : await send(asked.map(([, statement]) => statement!))
-  const found = Object.fromEntries(Object.keys(statements).map((name) => [name, [] as unknown]))
-  asked.forEach(([name], index) => (found[name] = results[index]))
-  return found as Found
-}

@@ -7,14 +7,11 @@ import { COMMIT, type BatchPool } from '../../db/batch.ts'
 import { connectDatabase, type Database } from '../../db/connection.ts'
 import { runBefore } from '../../db/deadline.ts'
 import { monotonicMs } from '../../src/clock.ts'
-import type { Lab } from '../../src/catalogue/labs-repository.ts'
-import { createEntriesTogether } from '../../src/crm/entries-together.ts'
-import type { EntryWish } from '../../src/crm/entry-creation.ts'
-import type { Entry, EntryRequest } from '../../src/crm/entry-rules.ts'
-import type { Telecaller } from '../../src/crm/telecallers-repository.ts'
+import type { Entry } from '../../src/crm/entry-rules.ts'
 import { withTraceParent } from '../../src/trace-context.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
-import { buildAccount, buildLab, buildTelecaller, leadBody, type TestAccount } from '../support/builders.ts'
+import { buildTelecaller } from '../support/builders.ts'
+import { buildTenants, countedCalls, entryCalls, type Tenant } from '../support/entry-calls.ts'
 
 let app: TestApp
 /** Another process. */
@@ -28,26 +25,6 @@ afterAll(async () => {
   await other.close()
   await app.close()
 })
-
-interface Tenant {
-  account: TestAccount
-  lab: Lab
-  telecaller: Telecaller
-}
-
-async function buildTenants(count: number): Promise<Tenant[]> {
-  const tenants: Tenant[] = []
-  for (let n = 0; n < count; n++) {
-    const account = await buildAccount(app)
-    tenants.push({ account, lab: await buildLab(app, account), telecaller: await buildTelecaller(app, account) })
-  }
-  return tenants
-}
-
-function wishOf({ account, lab }: Tenant, fields: Record<string, unknown> = {}): EntryWish {
-  const body = leadBody(lab, fields) as unknown as EntryRequest
-  return { account, body, scheduledAt: null, now: app.clock.now() }
-}
 
 /** A pool that tells how many transactions were committed. */
 function counting(batch: BatchPool): { batch: BatchPool; commits: () => number } {
@@ -73,6 +50,7 @@ const rows = (table: string, { account }: Tenant) =>
 /** Everything that belongs to a lead is there once, or nothing is. */
 async function expectWritten(tenant: Tenant, lead: Entry | undefined): Promise<void> {
   const n = lead ? 1 : 0
+  expect(await countedCalls(app, tenant.account.id)).toBe(1)
   for (const table of ['entries', 'events', 'staff_notifications']) expect([table, await rows(table, tenant)]).toEqual([table, n]) // prettier-ignore
   expect(await rows('entry_day_guards', tenant)).toBe(n)
   const turn = await app.database.knex('telecaller_turns').where({ account_id: tenant.account.id }).first()
@@ -91,11 +69,11 @@ async function expectWritten(tenant: Tenant, lead: Entry | undefined): Promise<v
 }
 
 test('leads of many accounts are written by few transactions, each with everything that is its own', async () => {
-  const tenants = await buildTenants(12)
+  const tenants = await buildTenants(app, 12)
   const pool = counting(app.database.batch)
-  const create = createEntriesTogether(pool.batch)
+  const { create, callOf } = entryCalls(app, pool.batch)
   const traces = tenants.map((_, n) => `00-${String(n).padStart(32, 'a')}-${'b'.repeat(16)}-01`)
-  const leads = await Promise.all(tenants.map((tenant, n) => withTraceParent(traces[n]!, () => create(wishOf(tenant)))))
+  const leads = await Promise.all(tenants.map((tenant, n) => withTraceParent(traces[n]!, () => create(callOf(tenant)))))
   expect(pool.commits()).toBe(1)
   for (const [n, tenant] of tenants.entries()) {
     await expectWritten(tenant, leads[n])
@@ -105,13 +83,13 @@ test('leads of many accounts are written by few transactions, each with everythi
 })
 
 test('what one is refused with is not what the others get', async () => {
-  const tenants = await buildTenants(6)
-  const create = createEntriesTogether(app.database.batch)
+  const tenants = await buildTenants(app, 6)
+  const { create, callOf } = entryCalls(app)
   const [stranger, unknown, ...sound] = tenants
   const outcomes = await Promise.allSettled([
-    create(wishOf(stranger!, { branchID: sound[0]!.lab.id })),
-    create(wishOf(unknown!, { tests: [{ test: '01m80ah2h8ca76m8z2e5rfxbwx', cost: 1 }] })),
-    ...sound.map((tenant) => create(wishOf(tenant))),
+    create(callOf(stranger!, { branchID: sound[0]!.lab.id })),
+    create(callOf(unknown!, { tests: [{ test: '01m80ah2h8ca76m8z2e5rfxbwx', cost: 1 }] })),
+    ...sound.map((tenant) => create(callOf(tenant))),
   ])
   expect(outcomes.slice(0, 2)).toMatchObject([
     { reason: { code: 'lab_forbidden' } },
@@ -125,49 +103,52 @@ test('what one is refused with is not what the others get', async () => {
 })
 
 test("the day's second one is refused with the first one's id, and keeps nobody else out", async () => {
-  const tenants = await buildTenants(5)
-  const create = createEntriesTogether(app.database.batch)
-  const wishes = tenants.map((tenant) => wishOf(tenant))
-  const first = await create(wishes[2]!)
-  const outcomes = await Promise.allSettled(wishes.map((wish) => create(wish)))
+  const tenants = await buildTenants(app, 5)
+  const { create, callOf } = entryCalls(app)
+  const calls = tenants.map((tenant) => callOf(tenant))
+  const first = await create(calls[2]!)
+  const outcomes = await Promise.allSettled(calls.map((call) => create(call)))
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
   expect(outcomes[2]).toMatchObject({ reason: { code: 'duplicate_entry', extras: { leadId: first.id } } })
   for (const tenant of tenants) expect(await rows('entries', tenant)).toBe(1)
+  const counts = await Promise.all(tenants.map(({ account }) => countedCalls(app, account.id)))
+  expect(counts).toEqual([1, 1, 2, 1, 1])
 })
 
 test('of several with one contact at once exactly one is made, and those of one account take turns', async () => {
-  const [tenant, neighbour] = await buildTenants(2)
+  const [tenant, neighbour] = await buildTenants(app, 2)
   const second = await buildTelecaller(app, tenant!.account)
-  const create = createEntriesTogether(app.database.batch)
-  const wish = wishOf(tenant!)
-  const same = await Promise.allSettled([...Array.from({ length: 8 }, () => create(wish)), create(wishOf(neighbour!))])
+  const { create, callOf } = entryCalls(app)
+  const call = callOf(tenant!)
+  const same = await Promise.allSettled([...Array.from({ length: 8 }, () => create(call)), create(callOf(neighbour!))])
   expect(same.filter(({ status }) => status === 'fulfilled')).toHaveLength(2)
-  const others = await Promise.all(Array.from({ length: 8 }, () => create(wishOf(tenant!))))
+  const others = await Promise.all(Array.from({ length: 8 }, () => create(callOf(tenant!))))
   const assigned = others.map(({ assignedTo }) => assignedTo)
   expect(assigned.filter((id) => id === second.id)).toHaveLength(4)
   expect(new Set(assigned)).toEqual(new Set([second.id, tenant!.telecaller.id]))
+  expect(await countedCalls(app, tenant!.account.id)).toBe(16)
 })
 
 test('an account whose turns somebody holds keeps nobody else waiting', async () => {
-  const tenants = await buildTenants(4)
+  const tenants = await buildTenants(app, 4)
   const [held, ...free] = tenants
-  const create = createEntriesTogether(app.database.batch)
+  const { create, callOf } = entryCalls(app)
   const trx = await other.knex.transaction()
   await trx('telecaller_turns').where({ account_id: held!.account.id }).forUpdate().first()
-  const waiting = create(wishOf(held!))
+  const waiting = create(callOf(held!))
   let hasEnded = false
   void waiting.catch(() => {}).finally(() => (hasEnded = true))
-  for (const lead of await Promise.all(free.map((tenant) => create(wishOf(tenant))))) expect(lead.id).toBeTruthy()
+  for (const lead of await Promise.all(free.map((tenant) => create(callOf(tenant))))) expect(lead.id).toBeTruthy()
   expect(hasEnded).toBe(false)
   await trx.commit()
   await expectWritten(held!, await waiting)
 })
 
 test('one whose time is over is not written, and the others are', async () => {
-  const tenants = await buildTenants(3)
-  const create = createEntriesTogether(app.database.batch)
+  const tenants = await buildTenants(app, 3)
+  const { create, callOf } = entryCalls(app)
   const outcomes = await Promise.allSettled(
-    tenants.map((tenant, n) => runBefore(monotonicMs() + (n === 1 ? 400 : 4000), () => create(wishOf(tenant)))),
+    tenants.map((tenant, n) => runBefore(monotonicMs() + (n === 1 ? 400 : 4000), () => create(callOf(tenant)))),
   )
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
   expect(outcomes[1]).toMatchObject({ reason: { code: 'unavailable' } })
@@ -175,7 +156,7 @@ test('one whose time is over is not written, and the others are', async () => {
 })
 
 test('when the database goes, all that were with it are in doubt and none is tried again by itself', async () => {
-  const tenants = await buildTenants(3)
+  const tenants = await buildTenants(app, 3)
   let tries = 0
   const cut: BatchPool = {
     ...app.database.batch,
@@ -184,8 +165,8 @@ test('when the database goes, all that were with it are in doubt and none is tri
       return Promise.reject(Object.assign(new Error('gone'), { code: 'ECONNRESET' }))
     },
   }
-  const create = createEntriesTogether(cut)
-  const outcomes = await Promise.allSettled(tenants.map((tenant) => create(wishOf(tenant))))
+  const { create, callOf } = entryCalls(app, cut)
+  const outcomes = await Promise.allSettled(tenants.map((tenant) => create(callOf(tenant))))
   expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
   expect(tries).toBe(1)
 })
