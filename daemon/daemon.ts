@@ -133,12 +133,13 @@ export async function startDaemon({
     owns: (webhookId) => lanes.owns(webhookId),
     offer,
     chooseAlong: (...given) => lanes.chooseAlong(...given),
+    chooseAnyAlong: () => lanes.chooseAnyAlong(),
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {
       traces?.routed(eventIds, batch)
       lanes.reserve(taken)
       for (const { state } of taken) offer(state)
       const all = lanes.nudge(webhookIds)
-      if (!all && membership.others.length > 0) hints.send('lanes', membership.token)
+      if (!all && membership.others.length > 0) hints.send('lanes', { exceptToken: membership.token })
     },
     messagesDue,
   })
@@ -147,10 +148,10 @@ export async function startDaemon({
     readiness.fault ?? (ticker.ageMs > TICK_MAX_AGE_MS ? 'the loop that looks for work stands still' : undefined)
   registerMetrics(metrics, { counts, lanes, ticker, database, clock, notReady })
   const health = await startHealthServer(config.daemonHost, config.daemonPort, notReady, metrics, log)
-  const listener = await listenForHints(config.daemonHost, health.port, (kind) => {
+  const listener = await listenForHints(config.daemonHost, health.port, ({ kind, eventId }) => {
     if (kind === 'settings') return lanes.readSettings()
     if (kind === 'lanes') lanes.nudgeAll()
-    ticker.wake(kind === 'events')
+    ticker.wake(kind === 'events', eventId)
   })
   await readiness.start()
   const membership = new Membership({

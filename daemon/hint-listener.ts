@@ -4,7 +4,7 @@
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import type { networkInterfaces } from 'node:os'
-import { HINT_KINDS, type HintKind } from '../src/events/daemon-hints.ts'
+import { readHint, type Hint } from '../src/events/daemon-hints.ts'
 
 export interface HintListener {
   port: number
@@ -27,15 +27,11 @@ export function hintHostOf(host: string, interfaces: ReturnType<typeof networkIn
  * @param port 0: any free one
  * @throws EADDRINUSE when the port is taken
  */
-export async function listenForHints(
-  host: string,
-  port: number,
-  onHint: (kind: HintKind) => void,
-): Promise<HintListener> {
+export async function listenForHints(host: string, port: number, onHint: (hint: Hint) => void): Promise<HintListener> {
   const socket: Socket = createSocket(host.includes(':') ? 'udp6' : 'udp4')
   socket.bind(port, host)
   await once(socket, 'listening')
   socket.on('error', () => {})
-  socket.on('message', (message) => onHint(HINT_KINDS[message[0] ?? 0] ?? 'events'))
+  socket.on('message', (message) => onHint(readHint(message)))
   return { port: socket.address().port, close: () => socket.close() }
 }

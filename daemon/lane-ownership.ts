@@ -16,6 +16,7 @@ import {
   type LaneState,
 } from '../src/deliveries/lanes-repository.ts'
 import type { GivenLane, Taking } from '../src/events/event-routing.ts'
+import { readTaken, type TakingAny } from '../src/events/hinted-event-routing.ts'
 import { togetherInTick } from '../src/same-tick.ts'
 import {
   listDeliverySettings,
@@ -45,6 +46,11 @@ export interface TakenLane {
 
 /** A `Taking` with how to read what its statements have read. */
 export interface TakingAlong extends Taking {
+  read(results: BatchResult[]): TakenLane[]
+}
+
+/** The same for lanes that are known only when they were taken. */
+export interface TakingAnyAlong extends TakingAny {
   read(results: BatchResult[]): TakenLane[]
 }
 
@@ -84,18 +90,45 @@ export class LaneOwnership {
         ...settingsStatements(webhookIds, this.#clock.now()),
         ...(emptyIds.size > 0 ? [copiesStatement([...emptyIds], eventIds)] : []),
       ],
-      read: ([owned, endpoints, secrets, heads]) => {
-        const settings = openSettings(this.#keys, webhookIds, [endpoints!, secrets!])
-        const headOf = readCopies(heads ?? [])
-        return readOwned(owned!).map((state) => ({
-          token,
-          state,
-          readAtMs,
-          settings: settings[webhookIds.indexOf(state.webhookId)]!,
-          head: emptyIds.has(state.webhookId) ? headOf.get(state.webhookId) : undefined,
-        }))
+      read: ([owned, endpoints, secrets, heads]) =>
+        this.#takenLanes(readOwned(owned!), token, readAtMs, [endpoints!, secrets!], readCopies(heads ?? [])),
+    }
+  }
+
+  /**
+   * For lanes that are taken by the fan-out of one event, in its one round trip.
+   * @param isFree whether nothing here runs it, or is about to, when its row says that it is ours
+   */
+  takingAnyAlong(exceptIds: string[], token: string, isFree: (webhookId: string) => boolean): TakingAnyAlong {
+    const readAtMs = monotonicMs()
+    return {
+      token,
+      exceptIds,
+      most: MOST_COPIES_ALONG,
+      read: (results) => {
+        const { states, settings, copies } = readTaken(results, token, isFree)
+        const headOf = Map.groupBy(copies, ({ webhookId }) => webhookId)
+        return this.#takenLanes(states, token, readAtMs, settings, headOf)
       },
     }
+  }
+
+  #takenLanes(
+    states: LaneState[],
+    token: string,
+    readAtMs: number,
+    settingsRead: BatchResult[],
+    headOf: Map<string, PendingDelivery[]>,
+  ): TakenLane[] {
+    const webhookIds = states.map(({ webhookId }) => webhookId)
+    const settings = openSettings(this.#keys, webhookIds, settingsRead)
+    return states.map((state, n) => ({
+      token,
+      state,
+      readAtMs,
+      settings: settings[n]!,
+      head: headOf.get(state.webhookId),
+    }))
   }
 
   /** In one round trip: the first event of a quiet webhook waits for it. */

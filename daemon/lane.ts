@@ -19,6 +19,8 @@ const FIRST_WINDOW = 2
 const FAILING_WINDOW = 2
 /** A dry lane listens so long before it settles, so that a trickle of events costs no new job each. */
 const LISTEN_MS = 1000
+/** A lane that may have listened enough in so long counts as one that leaves. */
+const LEAVING_MS = 100
 const READ_RETRY_MS = 200
 /** Later than every retry. */
 const EAGER = new Date('9999-01-01T00:00:00Z')
@@ -83,6 +85,11 @@ export class Lane {
   /** It reads beyond what is due, since its webhook has recovered. */
   get eager(): boolean {
     return this.#state.eagerUntil !== null
+  }
+
+  /** It may be given back at any moment. */
+  get isLeaving(): boolean {
+    return this.#lost || this.#stopping || (this.#idle() && this.#listened(LISTEN_MS - LEAVING_MS))
   }
 
   /** Runs until nothing is due, the lane is lost, or `stop` was called and everything in flight is recorded. */
@@ -218,9 +225,9 @@ export class Lane {
     return this.#backlog.isEmpty && this.#inFlight.size === 0 && this.#backlog.dryAtMs !== undefined
   }
 
-  #listened(): boolean {
+  #listened(enoughMs = LISTEN_MS): boolean {
     const { dryAtMs = Infinity } = this.#backlog
-    return this.#deps.crowded() || this.#state.state !== 'active' || monotonicMs() - dryAtMs >= LISTEN_MS
+    return this.#deps.crowded() || this.#state.state !== 'active' || monotonicMs() - dryAtMs >= enoughMs
   }
 
   #start(delivery: PendingDelivery): void {

@@ -13,7 +13,7 @@ import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { Lane, type LaneDeps } from './lane.ts'
-import { LaneOwnership, type TakenLane, type TakingAlong } from './lane-ownership.ts'
+import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
 import type { WebhookClient } from './webhook-client.ts'
@@ -31,6 +31,8 @@ const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
 const CROWDED_LANES = 4000
 /** Of one fan-out; the others are offered to whoever has time. */
 const MOST_TAKEN_ALONG = 200
+/** With more lanes that a fan-out is to leave alone it is told which to take instead. */
+const MOST_LEFT_ALONE = 200
 
 /**
  * Requests in flight of this daemon. The second holds every failing and every slow webhook, so its size bounds what they
@@ -129,6 +131,17 @@ export class Lanes {
     const free = lanes.filter(({ webhookId }) => !this.owns(webhookId) && !this.#isBroken(webhookId))
     if (free.length === 0) return undefined
     return this.#ownership.takingAlong(free.slice(0, MOST_TAKEN_ALONG), eventIds, copies, this.#options.token())
+  }
+
+  /** The same before it is known which have got something; undefined: that must be known. */
+  chooseAnyAlong(): TakingAnyAlong | undefined {
+    if (this.#stopping || this.#lanes.size > CROWDED_LANES) return undefined
+    // One that runs here is ours by its row as well, unless it is about to leave.
+    const leaving = [...this.#busy].filter((webhookId) => this.#lanes.get(webhookId)?.isLeaving !== false)
+    const broken = [...this.#brokenUntilMs.keys()].filter((webhookId) => this.#isBroken(webhookId))
+    const exceptIds = [...leaving, ...this.#reserved.keys(), ...broken]
+    if (exceptIds.length > MOST_LEFT_ALONE) return undefined
+    return this.#ownership.takingAnyAlong(exceptIds, this.#options.token(), (webhookId) => !this.owns(webhookId))
   }
 
   /** They are ours since a fan-out, and wait for their jobs. Where none comes, the next watch finds them. */

@@ -6,9 +6,10 @@ import type { Database } from '../db/connection.ts'
 import { isRetriable } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
-import { routeEvents, type GivenLane } from '../src/events/event-routing.ts'
+import { routeEvents, type GivenLane, type Routed } from '../src/events/event-routing.ts'
+import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import type { TakenLane, TakingAlong } from './lane-ownership.ts'
+import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
@@ -28,6 +29,8 @@ export interface TickerOptions {
   offer: (lane: DueLane) => void
   /** Which lanes a fan-out is to take for this daemon. */
   chooseAlong: (lanes: GivenLane[], eventIds: string[], copies: number) => TakingAlong | undefined
+  /** The same for an event's fan-out in one round trip; undefined: not now. */
+  chooseAnyAlong: () => TakingAnyAlong | undefined
   /** Events were routed. */
   routed: (batch: RoutedBatch) => void
   /** Messages that no webhook gets are to be sent the normal way. */
@@ -44,6 +47,8 @@ export interface RoutedBatch {
   durationMs: number
 }
 
+type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[] }
+
 export class Ticker {
   readonly #options: TickerOptions
   readonly #offeredAtMs = new Map<string, number>()
@@ -52,6 +57,8 @@ export class Ticker {
   #running: Promise<void> | undefined
   #again = false
   #hinted = false
+  /** What the one hint since the last tick has named. */
+  #hintedId: string | undefined
   #stopped = false
   #lastTickAtMs = monotonicMs()
   /** When the last fan-out of something began. */
@@ -69,10 +76,14 @@ export class Ticker {
   /**
    * Runs a tick now; while one runs, exactly one more follows it.
    * @param hinted somebody says that events wait
+   * @param eventId one of them
    */
-  wake(hinted = false): void {
+  wake(hinted = false, eventId?: string): void {
     if (this.#stopped) return
-    this.#hinted ||= hinted
+    if (hinted) {
+      this.#hintedId = this.#hinted ? undefined : eventId
+      this.#hinted = true
+    }
     if (this.#running) {
       this.#again = true
       return
@@ -115,9 +126,11 @@ export class Ticker {
   async #tick(): Promise<boolean> {
     const { database, clock } = this.#options
     // Whoever is told of an event need not look for one first: a quiet webhook's only one waits for each round trip.
-    const wasHinted = this.#hinted
+    const [wasHinted, eventId] = [this.#hinted, this.#hintedId]
     this.#hinted = false
-    let worked = wasHinted && (await this.#route())
+    this.#hintedId = undefined
+    let worked = eventId !== undefined && (await this.#routeHinted(eventId))
+    if (wasHinted && !worked) worked = await this.#route()
     while (!this.#stopped) {
       const work = await findWork(database.knex, clock.now(), OFFERED_LANES)
       this.#offer(work.dueLanes)
@@ -128,23 +141,41 @@ export class Ticker {
     return worked
   }
 
-  /** @returns whether there may be more, or lanes to offer */
-  async #route(): Promise<boolean> {
-    const { database, clock, log, chooseAlong, routed, messagesDue } = this.#options
-    try {
-      const startedAt = clock.now()
-      const startedAtMs = monotonicMs()
+  #route(): Promise<boolean> {
+    const { database, chooseAlong } = this.#options
+    return this.#fanOut(async (startedAt) => {
       let along: TakingAlong | undefined
-      const { events, eventIds, webhookIds, normalMessages, ...read } = await routeEvents(
+      const routed = await routeEvents(
         database.batch,
         startedAt,
         ROUTED_EVENTS,
         (...given) => (along = chooseAlong(...given)),
       )
+      return { ...routed, taken: along?.read(routed.taken) ?? [] }
+    })
+  }
+
+  /** One event alone, which somebody says is waiting. */
+  async #routeHinted(eventId: string): Promise<boolean> {
+    const { database, chooseAnyAlong } = this.#options
+    const along = chooseAnyAlong()
+    if (!along) return false
+    return this.#fanOut(async (startedAt) => {
+      const routed = await routeHinted(database.batch, eventId, startedAt, along)
+      return { ...routed, taken: along.read(routed.taken) }
+    })
+  }
+
+  /** @returns whether there may be more, or lanes to offer */
+  async #fanOut(work: (startedAt: Date) => Promise<FannedOut>): Promise<boolean> {
+    const { clock, log, routed, messagesDue } = this.#options
+    try {
+      const startedAt = clock.now()
+      const startedAtMs = monotonicMs()
+      const { events, eventIds, webhookIds, normalMessages, taken } = await work(startedAt)
       if (events === 0) return false
       this.#routedAtMs = startedAtMs
       const durationMs = Math.round(monotonicMs() - startedAtMs)
-      const taken = along?.read(read.taken) ?? []
       log.info('event.routed', { events, lanes: webhookIds.length, durationMs })
       routed({ eventIds, webhookIds, taken, startedAt, durationMs })
       if (normalMessages > 0) messagesDue()

@@ -45,11 +45,20 @@ export function sendThrough(trx: Knex.Transaction): Send {
   }
 }
 
+/** Stands in a statement as it is, where values are escaped: never made of anything from outside. */
+export interface SqlText {
+  toSqlString(): string
+}
+
+export function sqlText(sql: string): SqlText {
+  return { toSqlString: () => sql }
+}
+
 /**
  * Ids as one value, for `IN (?)`: escaped in one piece, where the driver would escape each of hundreds.
  * A comma in one of them would make two of it, and change nothing else.
  */
-export function idList(ids: string[]): { toSqlString(): string } {
+export function idList(ids: string[]): SqlText {
   return { toSqlString: () => escape(ids.join()).replaceAll(',', "','") }
 }
 

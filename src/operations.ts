@@ -76,8 +76,11 @@ export interface HandlerDeps {
   retention: RetentionDays
   /** Where deliveries may go. */
   addressPolicy: AddressPolicy
-  /** Tells the daemons that an event, or what else is named, was committed. For speed only: nothing depends on it. */
-  hint: (kind?: HintKind) => void
+  /**
+   * Tells the daemons that an event, or what else is named, was committed. For speed only: nothing depends on it.
+   * @param eventId where it is one event alone
+   */
+  hint: (kind?: HintKind, eventId?: string) => void
 }
 
 /** Where the contract takes a file instead of JSON. */

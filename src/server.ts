@@ -73,7 +73,7 @@ async function main(): Promise<void> {
     accessTokenTtlSeconds: config.accessTokenTtlSeconds,
     crmCalls: CRM_CALLS,
     addressPolicy: createAddressPolicy(config.deliveryAllowCidrs),
-    hint: (kind) => hints.send(kind),
+    hint: (kind, eventId) => hints.send(kind, { eventId }),
   }
   const stopReportSweep = startReportSweep({ ...deps, knex: database.knex })
   const servers = await startListeners(config, deps, counts)

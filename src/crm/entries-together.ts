@@ -24,6 +24,8 @@ const LIMITS = { groups: 3, size: 32 }
 export interface EntryCall {
   caller: LateCaller
   body: EntryRequest
+  /** Of the event that tells of the entry. */
+  eventId: string
 }
 
 export interface EntriesTogetherDeps {
@@ -155,6 +157,6 @@ async function createAlone(deps: EntriesTogetherDeps, call: Call, admitted: Admi
   return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [COMMIT])))
 }
 
-function wishOf({ clock }: EntriesTogetherDeps, { body }: Call, account: Account): EntryWish {
-  return { account, body, scheduledAt: requireSoundEntry(body, account), now: clock.now() }
+function wishOf({ clock }: EntriesTogetherDeps, { body, eventId }: Call, account: Account): EntryWish {
+  return { account, body, eventId, scheduledAt: requireSoundEntry(body, account), now: clock.now() }
 }

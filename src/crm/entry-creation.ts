@@ -28,6 +28,8 @@ export interface EntryWish {
   body: EntryRequest
   scheduledAt: Date | null
   now: Date
+  /** Of the event that tells of it, where somebody is to be told; undefined: any. */
+  eventId?: string
 }
 
 /**
@@ -48,7 +50,7 @@ export function newEntryOf(wish: EntryWish, known: EntryReferences, traceParent:
   const { account, body, scheduledAt, now } = wish
   requireKnownReferences(body, known)
   const entry = makeEntry(body, known, { id: newId(now.getTime()), accountId: account.id, scheduledAt, now })
-  const eventId = newId(now.getTime())
+  const eventId = wish.eventId ?? newId(now.getTime())
   return {
     entry,
     event: isBooking(entry) ? bookingCreated(eventId, entry) : leadCreated(eventId, entry),

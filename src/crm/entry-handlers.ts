@@ -1,12 +1,12 @@
 import { COMMIT } from '../../db/batch.ts'
 import { withinBudget } from '../../db/connection.ts'
-import type { Account } from '../accounts/accounts-repository.ts'
 import type { Idempotency } from '../idempotency/idempotency.ts'
+import { newId } from '../ids.ts'
 import type { HandlerDeps, LateAccountHandler } from '../operations.ts'
 import { LateCaller } from './crm-admission.ts'
 import { createEntriesTogether } from './entries-together.ts'
-import { createEntryIn } from './entry-creation.ts'
-import { isBooking, requireSoundEntry, type Entry, type EntryRequest } from './entry-rules.ts'
+import { createEntryIn, type EntryWish } from './entry-creation.ts'
+import { isBooking, requireSoundEntry, type Entry } from './entry-rules.ts'
 
 interface EntryHandlers {
   createEntry: LateAccountHandler<'createEntry'>
@@ -17,24 +17,25 @@ export function entryHandlers({ database, clock, hint }: HandlerDeps, crmCalls: 
   const createTogether = createEntriesTogether({ batch: database.batch, clock, crmCalls })
 
   /** The key is a round trip more, ahead of the two of the entry, and may keep its request waiting. */
-  function createKeyed(account: Account, body: EntryRequest, idempotency: Idempotency): Promise<Entry> {
-    const scheduledAt = requireSoundEntry(body, account)
+  function createKeyed(wish: Omit<EntryWish, 'scheduledAt' | 'now'>, idempotency: Idempotency): Promise<Entry> {
+    const scheduledAt = requireSoundEntry(wish.body, wish.account)
     return withinBudget(() =>
       database.batch.transaction(async (send) => {
         await idempotency.claim(send)
-        const wish = { account, body, scheduledAt, now: clock.now() }
-        return createEntryIn(send, wish, (entry) => [...idempotency.record(answerOf(entry)), COMMIT])
+        const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), COMMIT]
+        return createEntryIn(send, { ...wish, scheduledAt, now: clock.now() }, endOf)
       }),
     )
   }
 
   return {
     async createEntry({ caller, body, idempotency }) {
+      const eventId = newId(clock.nowMs())
       const made =
         caller instanceof LateCaller
-          ? await createTogether({ caller, body })
-          : await createKeyed(caller, body, idempotency)
-      hint()
+          ? await createTogether({ caller, body, eventId })
+          : await createKeyed({ account: caller, body, eventId }, idempotency)
+      hint('events', eventId)
       return answerOf(made)
     },
   }

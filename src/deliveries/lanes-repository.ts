@@ -21,7 +21,8 @@ export interface LaneState {
   settingsChangedAt: Date | null
 }
 
-const STATE_COLUMNS = [
+/** What `readOwned` reads, of `lanes l` and `webhooks w`. */
+export const STATE_COLUMNS = [
   'l.webhook_id',
   'l.eager_until',
   'l.clean_epoch',

@@ -64,7 +64,7 @@ const MATCHING_WEBHOOKS = `
  */
 const DUE_NOW = 'LEAST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3))'
 
-const FAN_OUT = `
+export const FAN_OUT = `
   INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch)
   SELECT w.id, ${DUE_NOW}, e.id, 0, CASE WHEN w.state = 'active' AND ${ACTIVE_SINCE('w')} THEN w.epoch ELSE w.epoch - 1 END
   ${MATCHING_WEBHOOKS}`

@@ -10,6 +10,7 @@ import { CrmAdmission } from '../../src/crm/crm-admission.ts'
 import { createEntriesTogether, type EntryCall } from '../../src/crm/entries-together.ts'
 import type { Entry, EntryRequest } from '../../src/crm/entry-rules.ts'
 import type { Telecaller } from '../../src/crm/telecallers-repository.ts'
+import { newId } from '../../src/ids.ts'
 import type { TestApp } from './app.ts'
 import { buildAccount, buildLab, buildTelecaller, leadBody, type TestAccount } from './builders.ts'
 
@@ -42,7 +43,7 @@ export function entryCalls(app: TestApp, batch: BatchPool = app.database.batch, 
       const res = new ServerResponse(new IncomingMessage(new Socket()))
       const caller = admission.callerOf(account.id, res as Response)
       if (!caller) throw new Error('the process knows that the account is over its budget')
-      return { caller, res, body: leadBody(lab, fields) as unknown as EntryRequest }
+      return { caller, res, body: leadBody(lab, fields) as unknown as EntryRequest, eventId: newId(app.clock.nowMs()) }
     },
   }
 }

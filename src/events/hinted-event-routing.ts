@@ -1,0 +1,108 @@
+/**
+ * The fan-out of the one event that a hint names, in one round trip: what `routeEvents` decides between its round trips, the
+ * database decides here.
+ */
+import { COMMIT, idList, sqlText, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
+import { readCopies, type PendingDelivery } from '../deliveries/delivery-queue-repository.ts'
+import { readOwned, STATE_COLUMNS, type LaneState } from '../deliveries/lanes-repository.ts'
+import { FAN_OUT, type Routed } from './event-routing.ts'
+
+/** Lanes that the router takes as its own, whichever have got something and nobody owns. */
+export interface TakingAny {
+  token: string
+  /** Lanes that stay as they are. */
+  exceptIds: string[]
+  /** Of more lanes than that none is taken. */
+  most: number
+}
+
+/** The event, or NULL where it does not wait: then every statement that names it finds nothing. */
+const EVENT = sqlText('@event')
+
+/** Its copies with their lanes in the order of the lanes' primary key, as everybody locks them. */
+const COPIES = 'delivery_queue q FORCE INDEX (delivery_queue_delivery)'
+const LANES = `${COPIES} STRAIGHT_JOIN lanes l FORCE INDEX (PRIMARY) ON l.webhook_id = q.webhook_id`
+
+/**
+ * T2 for one event that is no message. Anyone may have named it: one that is not waiting, or that another daemon routes at this
+ * moment, changes nothing and waits for nothing.
+ * @returns `taken` has what `readTaken` reads of every lane that has got something
+ */
+export async function routeHinted(batch: BatchPool, eventId: string, now: Date, taking: TakingAny): Promise<Routed> {
+  const statements = [...fanOutStatements(eventId, now, taking), ...readStatements(now), COMMIT]
+  const results = await batch.transaction((send) => send(statements))
+  const taken = results.slice(-4, -1)
+  const isRouted = results[DELETED]!.affectedRows === 1
+  return {
+    events: isRouted ? 1 : 0,
+    eventIds: isRouted ? [eventId] : [],
+    webhookIds: taken[0]!.map((row) => row.webhook_id),
+    normalMessages: 0,
+    taken,
+  }
+}
+
+/** The place of the statement that tells whether the event was waiting. */
+const DELETED = 2
+
+/** A pooled connection keeps its variables: each is set before it is read. */
+function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }: TakingAny): Statement[] {
+  return [
+    { sql: 'SET @event = NULL' },
+    {
+      sql: 'SELECT event_id INTO @event FROM unrouted_events WHERE event_id = ? AND is_message = 0 FOR UPDATE SKIP LOCKED',
+      values: [eventId],
+    },
+    { sql: 'DELETE FROM unrouted_events WHERE event_id = @event' },
+    { sql: FAN_OUT, values: [now, EVENT] },
+    { sql: 'SET @taken = IF(ROW_COUNT() BETWEEN 1 AND ?, @event, NULL)', values: [most] },
+    {
+      sql: `UPDATE ${LANES}
+            SET l.due_at = LEAST(COALESCE(l.due_at, q.due_at), q.due_at),
+              l.owner = IF(@taken IS NULL OR l.owner IS NOT NULL OR l.webhook_id IN (?), l.owner, ?)
+            WHERE q.event_id = @event`,
+      values: [idList(exceptIds), token],
+    },
+  ]
+}
+
+/** After the lanes are locked, so that what others have queued is seen. The order of tables is said: statistics of a queue are of no use. */
+function readStatements(now: Date): Statement[] {
+  return [
+    {
+      sql: `SELECT ${STATE_COLUMNS.join(', ')}, l.owner, w.id, w.endpoint,
+              q.event_id, q.due_at, q.attempts, q.is_test, q.epoch AS copy_epoch,
+              q.epoch = w.epoch AND NOT EXISTS (
+                SELECT 1 FROM delivery_queue o WHERE o.webhook_id = q.webhook_id AND o.event_id <> q.event_id
+              ) AS is_head
+            FROM ${LANES} STRAIGHT_JOIN webhooks w ON w.id = q.webhook_id WHERE q.event_id = @event`,
+    },
+    { sql: 'SELECT body, is_message FROM event_bodies WHERE event_id = @taken' },
+    {
+      // As `settingsStatements` reads them.
+      sql: `SELECT s.webhook_id, s.sealed, s.expires_at
+            FROM ${COPIES} STRAIGHT_JOIN webhook_secrets s ON s.webhook_id = q.webhook_id
+            WHERE q.event_id = @taken AND (s.expires_at IS NULL OR s.expires_at > ?) ORDER BY s.expires_at, s.id DESC`,
+      values: [now],
+    },
+  ]
+}
+
+/** What the owner of lanes needs of them. */
+export interface ReadOfTaken {
+  states: LaneState[]
+  /** For `openSettings`. */
+  settings: BatchResult[]
+  /** The event's copies for those of them where nothing else waits, if they may be sent. */
+  copies: PendingDelivery[]
+}
+
+/** @param isFree of what is this daemon's by its row: nothing in this process runs it */
+export function readTaken(read: BatchResult[], token: string, isFree: (webhookId: string) => boolean): ReadOfTaken {
+  const [lanes, [body], secrets] = read as [BatchResult, BatchResult, BatchResult]
+  // Of too many lanes, none was to be taken.
+  const taken = (body ? lanes.filter((row) => row.owner === token && isFree(row.webhook_id)) : []) as BatchResult
+  const heads = taken.filter((row) => row.is_head === 1)
+  const copies = readCopies(heads.map((row) => ({ ...row, ...body, epoch: row.copy_epoch })))
+  return { states: readOwned(taken), settings: [taken, secrets], copies: [...copies.values()].flat() }
+}
