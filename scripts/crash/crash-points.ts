@@ -2,7 +2,9 @@
  * Every point at which a process may be killed, with exactly what is allowed to be seen afterwards. A count outside of that
  * is a fault: "at least once" is no excuse for twice.
  */
+import { createSocket } from 'node:dgram'
 import { monotonicMs } from '../../src/clock.ts'
+import { hintDatagram } from '../../src/events/daemon-hints.ts'
 import { isWebhookDry, until, type CrashArena, type CrashProcess, type Tenant } from './crash-arena.ts'
 import type { QueryPoint, When } from './database-proxy.ts'
 import type { HookedReceiver } from './hooked-receiver.ts'
@@ -149,12 +151,14 @@ interface DeliveryPoint {
   received: number[]
   /** The event comes with its copy, so that the daemon takes the lane by itself and not with the fan-out. */
   isRouted?: boolean
+  /** The daemon is told which event it is. It may look by itself a moment before. */
+  isHinted?: boolean
   /** Where the daemon dies, and what brings it there. */
   kill(stage: Stage, daemon: CrashProcess, webhook: string, cause: () => unknown): Promise<void>
 }
 
 /** Killed while it delivers one event to one webhook; the next daemon makes up for it. */
-function deliveryPoint({ name, received, isRouted, kill }: DeliveryPoint): CrashPoint {
+function deliveryPoint({ name, received, isRouted, isHinted, kill }: DeliveryPoint): CrashPoint {
   return {
     name,
     process: 'daemon',
@@ -165,12 +169,10 @@ function deliveryPoint({ name, received, isRouted, kill }: DeliveryPoint): Crash
       const webhook = await arena.addWebhook(tenant, receiver.relayedUrlOf)
       await warmUp(stage, tenant, webhook)
       let event = ''
-      await kill(
-        stage,
-        daemon,
-        webhook,
-        async () => (event = await arena.addEvent(tenant, isRouted ? webhook : undefined)),
-      )
+      await kill(stage, daemon, webhook, async () => {
+        event = await arena.addEvent(tenant, isRouted ? webhook : undefined)
+        if (isHinted) hintOf(event, daemon)
+      })
       const killedAtMs = monotonicMs()
       stage.daemon = await arena.startDaemon()
       const seen = () => receiver.receipts.filter((one) => one.webhook === webhook && one.event === event)
@@ -183,6 +185,12 @@ function deliveryPoint({ name, received, isRouted, kill }: DeliveryPoint): Crash
       await isWrittenDown(arena, webhook, event)
     },
   }
+}
+
+function hintOf(eventId: string, daemon: CrashProcess): void {
+  const { hostname, port } = new URL(daemon.url)
+  const socket = createSocket('udp4')
+  socket.send(hintDatagram({ kind: 'events', eventId }), Number(port), hostname, () => socket.close())
 }
 
 /** Opens the connection, and waits until the lane has been given back. */
@@ -237,9 +245,13 @@ const JUDGE = (webhook: string) =>
 /** Its id may stand in the middle of a text. */
 const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*${webhook}`)
 
+const TAKEN_ALONG = /UPDATE (lanes FORCE INDEX \(PRIMARY\)|delivery_queue q) [^]*due_at = LEAST[^]*owner = IF/
+
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
-  { name: 'daemon.routed', received: [1], kill: atQuery(() => /UPDATE lanes FORCE INDEX \(PRIMARY\) SET due_at = LEAST[^]*owner = IF/, 'after') },
+  { name: 'daemon.routed', received: [1], kill: atQuery(() => TAKEN_ALONG, 'after') },
+  { name: 'daemon.hinted_fan_out', received: [1], isHinted: true, kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
+  { name: 'daemon.hinted_routed', received: [1], isHinted: true, kill: atQuery(() => TAKEN_ALONG, 'after') },
   { name: 'daemon.claimed', received: [1], isRouted: true, kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },

@@ -8,6 +8,7 @@ import { checkWebhookHealth } from '../../daemon/jobs/check-webhook-health.ts'
 import { followClock } from '../../daemon/jobs/follow-clock.ts'
 import { purgeExpired } from '../../daemon/jobs/purge-expired.ts'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { DaemonHints } from '../../src/events/daemon-hints.ts'
 import { createLogger } from '../../src/logger.ts'
 import { FuzzWorld } from '../fuzz/fuzz-world.ts'
 import { OperationRunner } from '../fuzz/operation-runs.ts'
@@ -74,6 +75,10 @@ async function deliverEverything(): Promise<void> {
   const daemon = await world.daemon(tls.caFile, { RETRY_SCHEDULE: '1' })
   for (let n = 0; n < 3; n++) await world.event()
   await world.message()
+  const hints = new DaemonHints(knex)
+  hints.send('events', { eventId: (await world.event()).id })
+  await expect.poll(() => recorder.statements.some((sql) => sql.includes('@event'))).toBe(true)
+  hints.close()
   // As if the server's clock was set back at this moment.
   await knex.raw('UPDATE purge_runs SET due_at = UTC_TIMESTAMP(3) + INTERVAL 1 HOUR')
   const follow = followClock({ database: app.database, clock, log: createLogger('daemon', 'silent') })
@@ -86,6 +91,11 @@ async function deliverEverything(): Promise<void> {
   await checkWebhookHealth({ database: app.database, clock, log, limits })()
   const settings = { payloadRetentionDays: -1, logRetentionDays: -1 }
   await purgeExpired({ database: app.database, clock, log, settings, stopping: () => false })()
+}
+
+/** Its session has none, and NULL is compared with nothing. */
+function withoutVariables(sql: string): string {
+  return sql.replace(' INTO @event', '').replaceAll(/@(event|taken)/g, "'01m821y0000000000000000000'")
 }
 
 test('no statement reads a large table from end to end', async () => {
@@ -105,7 +115,7 @@ test('no statement reads a large table from end to end', async () => {
   const scans: string[] = []
   for (const sql of recorder.statements) {
     if (ANY_ROW.test(sql) && !/ UNION /i.test(sql)) continue
-    const [plan] = await knex.raw(`EXPLAIN ${sql.replaceAll('?', '\\?')}`)
+    const [plan] = await knex.raw(`EXPLAIN ${withoutVariables(sql).replaceAll('?', '\\?')}`)
     for (const { table, type, rows } of plan) {
       if (table && sql.includes(`FROM ${table} LIMIT 1)`)) continue
       if ((type === 'ALL' || type === 'index') && Number(rows) > LARGE && !table?.startsWith('<')) {

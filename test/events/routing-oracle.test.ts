@@ -88,13 +88,28 @@ async function record(active: Hook[]): Promise<Fact> {
   return { id, type, corporateId, organizations: [doctorId, hospitalId], active: ofLab }
 }
 
+/** Some of them, as hints do; a message is not routed so. @returns how many */
+async function routeByName(daemon: HandDaemon, facts: Fact[]): Promise<number> {
+  let routed = 0
+  for (const { id, type } of facts) {
+    if (pick([true, false])) continue
+    const { events } = await daemon.routeHinted(id)
+    expect(events).toBe(isMessageType(type) ? 0 : 1)
+    routed += events
+  }
+  return routed
+}
+
 test(`an independent oracle agrees over ${EVENTS} random events and messages (seed ${SEED})`, async () => {
   const daemon = new HandDaemon(world)
   const facts: Fact[] = []
+  let hinted = 0
   let active: Hook[] = []
   for (let n = 0; n < 12; n++) active.push(await register())
   while (facts.length < EVENTS) {
-    facts.push(...(await Promise.all(Array.from({ length: AT_ONCE }, () => record(active)))))
+    const recorded = await Promise.all(Array.from({ length: AT_ONCE }, () => record(active)))
+    facts.push(...recorded)
+    if (pick([true, false])) hinted += await routeByName(daemon, recorded)
     if (pick([true, false])) await daemon.route(pick([7, 50, 500]))
     if (pick([true, false, false])) active = [...active, await register()]
     if (active.length > 8 && pick([true, false, false])) {
@@ -123,5 +138,6 @@ test(`an independent oracle agrees over ${EVENTS} random events and messages (se
   }
   // Otherwise this has shown little.
   expect(normal).toBeGreaterThan(EVENTS / 500)
+  expect(hinted).toBeGreaterThan(EVENTS / 10)
   expect(await knex('messages')).toHaveLength(facts.filter(({ type }) => isMessageType(type)).length)
 }, 120_000)

@@ -3,6 +3,7 @@
  * answers of the webhooks as the test wants them.
  */
 import { routeEvents, type Routed } from '../../src/events/event-routing.ts'
+import { routeHinted } from '../../src/events/hinted-event-routing.ts'
 import { recordAttempts, type Recorded } from '../../src/deliveries/attempts-repository.ts'
 import { KnownLanes } from '../../src/deliveries/known-lanes.ts'
 import {
@@ -33,6 +34,12 @@ export class HandDaemon {
 
   route(limit = ROWS): Promise<Routed> {
     return routeEvents(this.#world.database.batch, this.#world.clock.now(), limit)
+  }
+
+  /** One event by name; its lanes are left to others. */
+  routeHinted(eventId: string): Promise<Routed> {
+    const taking = { token: this.token, exceptIds: [], most: 0 }
+    return routeHinted(this.#world.database.batch, eventId, this.#world.clock.now(), taking)
   }
 
   take(webhookId: string): Promise<boolean> {

@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest'
+import { hintDatagram, readHint } from '../../src/events/daemon-hints.ts'
+import { newId } from '../../src/ids.ts'
+
+const eventId = newId(1_790_000_000_000)
+
+test('a hint is read as it was sent', () => {
+  for (const hint of [
+    { kind: 'events', eventId },
+    { kind: 'events' },
+    { kind: 'lanes' },
+    { kind: 'settings' },
+  ] as const) {
+    expect(readHint(hintDatagram(hint))).toEqual(hint)
+  }
+  expect(hintDatagram({ kind: 'settings' })).toEqual(Buffer.of(2))
+  expect(hintDatagram({ kind: 'events', eventId })).toEqual(Buffer.concat([Buffer.of(0), Buffer.from(eventId)]))
+})
+
+test('what is no id counts as none', () => {
+  const texts = [
+    'x',
+    '?',
+    eventId.slice(1),
+    `${eventId}0`,
+    `${eventId}\n`,
+    ` ${eventId}`,
+    eventId.toUpperCase(),
+    `8${eventId.slice(1)}`,
+  ]
+  texts.push("' OR 1 -- ".padEnd(26, '0'), `${eventId.slice(0, 25)}é`, eventId.repeat(2000), '\0'.repeat(26))
+  for (const text of texts)
+    expect(readHint(Buffer.concat([Buffer.of(0), Buffer.from(text)]))).toEqual({ kind: 'events' })
+})
+
+test('of other kinds nothing is named; an unknown kind, or none, says that events wait', () => {
+  for (const kind of [1, 2])
+    expect(readHint(Buffer.concat([Buffer.of(kind), Buffer.from(eventId)])).eventId).toBeUndefined()
+  expect(readHint(Buffer.alloc(0))).toEqual({ kind: 'events' })
+  for (const byte of [3, 255]) expect(readHint(Buffer.of(byte)).kind).toBe('events')
+})
