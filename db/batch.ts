@@ -64,9 +64,6 @@ export function idList(ids: string[]): SqlText {
 
 export const COMMIT: Statement = { sql: 'COMMIT' }
 
-/** Commits what was done so far; the transaction goes on as another one. No deadline keeps it from being committed. */
-export const COMMIT_AND_CHAIN: Statement = { sql: 'COMMIT AND CHAIN' }
-
 /** How long a connection's view of the server's clock serves, in milliseconds. */
 const CLOCK_VIEW_MS = 10_000
 /** By SYSDATE: the time at which it is reached, and the server's own also where a session has set its timestamp. */

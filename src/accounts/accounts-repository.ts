@@ -1,5 +1,4 @@
 import type { Knex } from 'knex'
-import type { Statement } from '../../db/batch.ts'
 import { whereBeginsWith } from '../catalogue/catalogue-filters.ts'
 import { isIdShaped } from '../ids.ts'
 
@@ -45,11 +44,6 @@ export async function findAccounts(knex: Knex, accountIds: string[]): Promise<Ac
   return known.length === 0 ? [] : (await knex('accounts').whereIn('id', known)).map(toAccount)
 }
 
-/** For `toAccount`. */
-export function accountsStatement(accountIds: string[]): Statement {
-  return { sql: 'SELECT * FROM accounts FORCE INDEX (PRIMARY) WHERE id IN (?)', values: [accountIds] }
-}
-
 /**
  * The oldest first.
  * @param onlyAccountId what an operator key is bound to; undefined: every account
@@ -82,6 +76,7 @@ export async function updateAccount(
   return toAccount(await trx('accounts').where({ id: accountId }).first())
 }
 
+/** @param row all columns of `accounts` */
 export function toAccount(row: Record<string, unknown>): Account {
   return {
     id: row.id as string,

@@ -1,7 +1,7 @@
 /**
  * The rows that hold an account to its budget of CRM calls, over all API processes.
  */
-import { COMMIT, COMMIT_AND_CHAIN, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
 import { isRetriable, withinBudget } from '../../db/connection.ts'
 import {
   budgetOf,
@@ -62,17 +62,21 @@ export async function claimCrmCalls(batch: BatchPool, accountIds: string[], limi
   return budgets
 }
 
-/** Calls that are counted at the head of a transaction's first round trip, whatever becomes of the rest of it. */
+/** What a transaction's first round trip counts, for the caller to commit whatever becomes of the rest. */
 export interface ClaimAlong {
   statements: Statement[]
   /**
-   * By account: none for one that there is not, nothing where it has to be asked by itself (`claimCrmCalls`) and was not counted.
+   * By account, with its row; none for one that there is not.
    * @param results of the statements
    */
-  read(results: BatchResult[]): Map<string, CrmBudget | undefined>
+  read(results: BatchResult[]): Map<string, { account: BatchResult[number]; budget: CrmBudget | undefined }>
 }
 
-/** @param accountIds each once, in the order in which everybody locks what belongs to accounts */
+/**
+ * One round trip less than `claimCrmCalls`, and one commit. No budget where the account has to be asked by itself, and was not
+ * counted.
+ * @param accountIds each once, in the order in which everybody locks what belongs to accounts
+ */
 export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAlong {
   return {
     statements: [
@@ -82,12 +86,15 @@ export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAl
           ON DUPLICATE KEY UPDATE account_id = VALUES(account_id)`,
         values: [limit * BYTES, accountIds],
       },
-      ...roundStatements(accountIds),
-      COMMIT_AND_CHAIN,
+      ...roundStatements(accountIds, JUDGE_WITH_ACCOUNT),
     ],
-    read(results) {
-      const claims = readRound(results.slice(1))
-      return new Map([...claims].map(([id, claim]) => [id, isAhead(claim) ? undefined : toBudget(claim)]))
+    read([, , judged]) {
+      return new Map(
+        judged!.map((row) => {
+          const claim = toClaim(row)
+          return [row.account_id, { account: row, budget: isAhead(claim) ? undefined : toBudget(claim) }]
+        }),
+      )
     },
   }
 }
@@ -116,11 +123,13 @@ async function claimOnce(batch: BatchPool, accountIds: string[], limit: number):
           ON DUPLICATE KEY UPDATE account_id = VALUES(account_id)`,
         values: distinct.flatMap((accountId) => [accountId, limit * BYTES]),
       },
-      ...rounds.flatMap(roundStatements),
+      ...rounds.flatMap((ids) => roundStatements(ids)),
       COMMIT,
     ]),
   )
-  const judged = rounds.map((_, n) => readRound(results.slice(3 * n + 1)))
+  const judged = rounds.map(
+    (_, n) => new Map(results[3 * n + 2]!.map((row) => [row.account_id as string, toClaim(row)])),
+  )
   const latest = new Map(judged.flatMap((claims) => [...claims]))
   const turnOf = new Map<string, number>()
   return accountIds.map((accountId) => {
@@ -131,12 +140,8 @@ async function claimOnce(batch: BatchPool, accountIds: string[], limit: number):
 }
 
 /** Of accounts whose rows are locked. */
-function roundStatements(accountIds: string[]): Statement[] {
-  return [{ sql: CALL_TIME }, { sql: JUDGE, values: [accountIds] }, { sql: CLAIM, values: [accountIds] }]
-}
-
-function readRound([, judged]: BatchResult[]): Map<string, Claim> {
-  return new Map(judged!.map((row) => [row.account_id as string, toClaim(row)]))
+function roundStatements(accountIds: string[], judge = JUDGE): Statement[] {
+  return [{ sql: CALL_TIME }, { sql: judge, values: [accountIds] }, { sql: CLAIM, values: [accountIds] }]
 }
 
 /** What the account's row is once the call was counted. */
@@ -166,8 +171,12 @@ const CALL_TIME = `SET @called_at = ${packed(NOW)}, @window_start = ${packed(`${
 const IS_ACCEPTED = 'LEFT(calls, 8) <= @window_start AND RIGHT(calls, 8) <= @called_at'
 
 /** The rows are locked: what is found here is what the next statement counts. */
-const JUDGE = `SELECT account_id, calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted
-  FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?)`
+const JUDGED = `account_id, calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted`
+
+const JUDGE = `SELECT ${JUDGED} FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?)`
+
+const JUDGE_WITH_ACCOUNT = `SELECT ${JUDGED}, a.* FROM crm_budgets FORCE INDEX (PRIMARY)
+  STRAIGHT_JOIN accounts a FORCE INDEX (PRIMARY) ON a.id = account_id WHERE account_id IN (?)`
 
 const CLAIM = `UPDATE crm_budgets FORCE INDEX (PRIMARY) SET calls = CONCAT(SUBSTRING(calls, 9), @called_at)
   WHERE account_id IN (?) AND ${IS_ACCEPTED}`

@@ -1,13 +1,13 @@
 /**
  * Leads and bookings that integrators push at the same time, of different accounts, are written by one transaction: its round
- * trips and its commits are what costs. Their accounts are looked up and their calls counted in its first round trip. What happens
- * to one of them happens to no other.
+ * trips and its commit are what costs. Their accounts are looked up and their calls counted by it as well; a call counts whatever
+ * becomes of its lead. What happens to one of them happens to no other.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { COMMIT, type BatchPool, type Send } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
 import { isConnectionFault, withinBudget } from '../../db/connection.ts'
 import { currentDeadlineMs, runBefore } from '../../db/deadline.ts'
-import { accountsStatement, toAccount, type Account } from '../accounts/accounts-repository.ts'
+import { toAccount, type Account } from '../accounts/accounts-repository.ts'
 import { monotonicMs, type Clock } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 import { currentTraceParent } from '../trace-context.ts'
@@ -20,6 +20,10 @@ import { requireSoundEntry, type Entry, type EntryReferences, type EntryRequest 
 
 /** Some wait for the database while others are put together; more would only make the groups smaller. */
 const LIMITS = { groups: 3, size: 32 }
+
+/** Where the calls are counted, and nothing is written yet. */
+const COUNTED: Statement = { sql: 'SAVEPOINT counted' }
+const KEEP_COUNTED: Statement[] = [{ sql: 'ROLLBACK TO SAVEPOINT counted' }, COMMIT]
 
 export interface EntryCall {
   caller: LateCaller
@@ -91,7 +95,7 @@ async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<((
 
 /**
  * The order is that in which everybody locks what belongs to accounts.
- * @param admissions gets those that were counted or refused, whatever becomes of the rest
+ * @param admissions gets those that were counted or refused for good, whatever becomes of the rest
  * @returns the outcomes of those that are decided
  */
 async function createAll(
@@ -106,10 +110,9 @@ async function createAll(
     })
   const ordered = calls.toSorted((a, b) => (a.caller.id < b.caller.id ? -1 : 1))
   await deps.batch.transaction(async (send) => {
+    const group = await admitAll(deps, send, ordered)
     const made = new Map<Call, NewEntry>()
-    for (const admitted of await admitAll(deps, send, ordered)) {
-      const { call, known } = admitted
-      admissions.set(call, admitted)
+    for (const { call, known } of group) {
       if (!known) continue
       try {
         const own = newEntryOf(wishOf(deps, call, known.account), known.references, call.traceParent)
@@ -119,35 +122,55 @@ async function createAll(
         refuse(call, error)
       }
     }
-    const [first, ...others] = made
-    if (others.length > 0) await insertEntries(send, [...made.values()], [COMMIT])
-    else if (first) {
-      const leadId = await insertEntry(send, first[1], [COMMIT])
-      if (leadId !== undefined) refuse(first[0], duplicateEntry(leadId))
+    const counted = () => group.forEach((admitted) => admissions.set(admitted.call, admitted))
+    try {
+      const leadId = await insertMade(send, [...made.values()])
+      if (leadId !== undefined) for (const call of made.keys()) refuse(call, duplicateEntry(leadId))
+    } catch (error) {
+      if (isConnectionFault(error)) throw error
+      // Fails where the server has rolled everything back: then nothing was counted.
+      await send(KEEP_COUNTED)
+      counted()
+      throw error
     }
+    counted()
   })
   return outcomes
 }
 
-/** One round trip. The counting is committed in it; of accounts whose calls it can't judge nothing is returned. */
+/**
+ * And commits.
+ * @returns the id of the entry that was there before, where one alone was to be made; undefined: all are written
+ */
+async function insertMade(send: Send, made: NewEntry[]): Promise<string | undefined> {
+  const [first, ...others] = made
+  if (!first) await send([COMMIT])
+  else if (others.length > 0) await insertEntries(send, made, [COMMIT])
+  else {
+    const leadId = await insertEntry(send, first, [COMMIT])
+    if (leadId !== undefined) await send(KEEP_COUNTED)
+    return leadId
+  }
+  return undefined
+}
+
+/** One round trip; what it counts is the caller's to commit. Of accounts whose calls it can't judge nothing is returned. */
 async function admitAll({ crmCalls }: EntriesTogetherDeps, send: Send, calls: Call[]): Promise<Admitted[]> {
   const askedAtMs = monotonicMs()
   const ids = calls.map(({ caller }) => caller.id)
   const claims = claimCrmCallsAlong(ids, crmCalls)
   const asked = calls.map(({ caller, body }) => ({ accountId: caller.id, body }))
   const { statements, read } = askReferences(asked, true)
-  const results = await send([...claims.statements, accountsStatement(ids), ...statements])
-  const [accountRows, ...found] = results.slice(claims.statements.length)
-  const budgets = claims.read(results)
-  const accounts = new Map(accountRows!.map((row) => [row.id as string, toAccount(row)]))
-  return read(found).flatMap((references, n) => {
+  const results = await send([...claims.statements, COUNTED, ...statements])
+  const claimed = claims.read(results)
+  return read(results.slice(claims.statements.length + 1)).flatMap((references, n) => {
     const call = calls[n]!
-    const account = accounts.get(call.caller.id)
-    const budget = budgets.get(call.caller.id)
-    if (account && !budget) return []
-    const isRefused = !account || !budget?.isAccepted
+    const claim = claimed.get(call.caller.id)
+    if (claim && !claim.budget) return []
+    const account = claim && toAccount(claim.account)
+    const isRefused = !claim?.budget?.isAccepted
     const known = account && references && !isRefused ? { account, references } : undefined
-    return { call, admit: () => call.caller.admitted(account, budget, askedAtMs), known, isRefused }
+    return { call, admit: () => call.caller.admitted(account, claim?.budget, askedAtMs), known, isRefused }
   })
 }
 
