@@ -97,7 +97,7 @@ async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<Con
   const authenticate = createIntegratorAuthentication(deps.accessTokens)
   return createContractApi({
     definition: join(CONTRACTS, 'client.json'),
-    handlers: clientOperations(deps, admission.limit),
+    handlers: clientOperations(deps),
     admit: admission.admit,
     idempotencyOf: createIdempotency(deps),
     security: {

@@ -166,12 +166,11 @@ type OperatorHandlers = { [Id in keyof OperatorContract]: OperatorHandler<Id> }
 
 export type Handlers = Record<string, (call: ValidatedCall) => Promise<Reply>>
 
-/** @param crmCalls that an account may make in a minute */
-export function clientOperations(deps: HandlerDeps, crmCalls: number): Handlers {
+export function clientOperations(deps: HandlerDeps): Handlers {
   const handlers: ClientHandlers = {
     ...tokenHandlers(deps),
     ...catalogueHandlers(deps),
-    ...entryHandlers(deps, crmCalls),
+    ...entryHandlers(deps),
     ...webhookHandlers(deps),
     ...deactivatedWebhookHandlers(deps),
     ...webhookCareHandlers(deps),

@@ -28,6 +28,11 @@ export class LateCaller {
     this.#res = res
   }
 
+  /** Calls in a window, the same for all. */
+  get limit(): number {
+    return this.#admission.limit
+  }
+
   /** @throws 401 and 429 */
   async admit(): Promise<Account> {
     const account = requireAccount(await this.#admission.findAccount(this.id))

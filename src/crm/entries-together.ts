@@ -35,8 +35,6 @@ export interface EntryCall {
 export interface EntriesTogetherDeps {
   batch: BatchPool
   clock: Clock
-  /** That an account may make in a minute. */
-  crmCalls: number
 }
 
 interface Call extends EntryCall {
@@ -110,7 +108,7 @@ async function createAll(
     })
   const ordered = calls.toSorted((a, b) => (a.caller.id < b.caller.id ? -1 : 1))
   await deps.batch.transaction(async (send) => {
-    const group = await admitAll(deps, send, ordered)
+    const group = await admitAll(send, ordered)
     const made = new Map<Call, NewEntry>()
     for (const { call, known } of group) {
       if (!known) continue
@@ -155,10 +153,10 @@ async function insertMade(send: Send, made: NewEntry[]): Promise<string | undefi
 }
 
 /** One round trip; what it counts is the caller's to commit. Of accounts whose calls it can't judge nothing is returned. */
-async function admitAll({ crmCalls }: EntriesTogetherDeps, send: Send, calls: Call[]): Promise<Admitted[]> {
+async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
   const askedAtMs = monotonicMs()
   const ids = calls.map(({ caller }) => caller.id)
-  const claims = claimCrmCallsAlong(ids, crmCalls)
+  const claims = claimCrmCallsAlong(ids, calls[0]!.caller.limit)
   const asked = calls.map(({ caller, body }) => ({ accountId: caller.id, body }))
   const { statements, read } = askReferences(asked, true)
   const results = await send([...claims.statements, COUNTED, ...statements])

@@ -12,9 +12,8 @@ interface EntryHandlers {
   createEntry: LateAccountHandler<'createEntry'>
 }
 
-/** @param crmCalls that an account may make in a minute */
-export function entryHandlers({ database, clock, hint }: HandlerDeps, crmCalls: number): EntryHandlers {
-  const createTogether = createEntriesTogether({ batch: database.batch, clock, crmCalls })
+export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHandlers {
+  const createTogether = createEntriesTogether({ batch: database.batch, clock })
 
   /** The key is a round trip more, ahead of the two of the entry, and may keep its request waiting. */
   function createKeyed(wish: Omit<EntryWish, 'scheduledAt' | 'now'>, idempotency: Idempotency): Promise<Entry> {

@@ -51,7 +51,7 @@ const idsOf = (contract: ContractChecker) => contract.operations.map(({ operatio
 const deps = () => ({ ...app }) as unknown as HandlerDeps
 
 test.each([
-  ['client', client, (deps: HandlerDeps) => clientOperations(deps, 60)],
+  ['client', client, clientOperations],
   ['operator', operator, operatorOperations],
 ] as const)('the handlers of the code are the operations of the %s contract, each once', (_, contract, handlersOf) => {
   expect(Object.keys(handlersOf(deps())).sort()).toEqual(idsOf(contract))

@@ -35,10 +35,10 @@ export interface EntryCalls {
 }
 
 /** One API process. */
-export function entryCalls(app: TestApp, batch: BatchPool = app.database.batch, crmCalls = CRM_CALLS): EntryCalls {
-  const admission = new CrmAdmission(batch, crmCalls, (id) => findAccount(app.database.knex, id))
+export function entryCalls(app: TestApp, batch: BatchPool = app.database.batch): EntryCalls {
+  const admission = new CrmAdmission(batch, CRM_CALLS, (id) => findAccount(app.database.knex, id))
   return {
-    create: createEntriesTogether({ batch, clock: app.clock, crmCalls }),
+    create: createEntriesTogether({ batch, clock: app.clock }),
     callOf({ account, lab }, fields = {}) {
       const res = new ServerResponse(new IncomingMessage(new Socket()))
       const caller = admission.callerOf(account.id, res as Response)
