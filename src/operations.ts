@@ -78,7 +78,7 @@ export interface HandlerDeps {
   addressPolicy: AddressPolicy
   /**
    * Tells the daemons that an event, or what else is named, was committed. For speed only: nothing depends on it.
-   * @param eventId where it is one event alone
+   * @param eventId one that waits; others may as well
    */
   hint: (kind?: HintKind, eventId?: string) => void
 }

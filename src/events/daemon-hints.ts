@@ -35,7 +35,7 @@ export function readHint(datagram: Buffer): Hint {
 }
 
 export interface HintOptions {
-  /** The event that waits, where there is one alone. */
+  /** One that waits; others may as well. */
   eventId?: string | undefined
   /** The sender's own row. */
   exceptToken?: string
