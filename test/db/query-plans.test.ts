@@ -98,6 +98,22 @@ function withoutVariables(sql: string): string {
   return sql.replace(' INTO @event', '').replaceAll(/@(event|taken)/g, "'01m821y0000000000000000000'")
 }
 
+/** The large tables that it would read from end to end. */
+async function scansOf(sql: string): Promise<string[]> {
+  // MySQL 9 answers with a tree, a single column, unless it is told the format.
+  const [plan] = await app.database.knex.raw(`EXPLAIN FORMAT=TRADITIONAL ${sql.replaceAll('?', '\\?')}`)
+  const scans: string[] = []
+  for (const row of plan) {
+    if (!('type' in row && 'rows' in row)) throw new Error(`no plan: ${JSON.stringify(row)}`)
+    const { table, type, rows } = row
+    if (table && sql.includes(`FROM ${table} LIMIT 1)`)) continue
+    if ((type === 'ALL' || type === 'index') && Number(rows) > LARGE && !table?.startsWith('<')) {
+      scans.push(`${table}: ${type} of ${rows} rows: ${sql.replace(/\s+/g, ' ').slice(0, 600)}`)
+    }
+  }
+  return scans
+}
+
 test('no statement reads a large table from end to end', async () => {
   // In this order: what the purge removes is of deliveries alone, and the other statements find their rows.
   await deliverEverything()
@@ -112,16 +128,12 @@ test('no statement reads a large table from end to end', async () => {
   }
   expect(short).toEqual([])
   expect(recorder.statements.length).toBeGreaterThan(150)
+  // The check itself: no key has the e-mail.
+  expect(await scansOf(`SELECT id FROM entries WHERE email = 'nobody@example.com'`)).toHaveLength(1)
   const scans: string[] = []
   for (const sql of recorder.statements) {
     if (ANY_ROW.test(sql) && !/ UNION /i.test(sql)) continue
-    const [plan] = await knex.raw(`EXPLAIN ${withoutVariables(sql).replaceAll('?', '\\?')}`)
-    for (const { table, type, rows } of plan) {
-      if (table && sql.includes(`FROM ${table} LIMIT 1)`)) continue
-      if ((type === 'ALL' || type === 'index') && Number(rows) > LARGE && !table?.startsWith('<')) {
-        scans.push(`${table}: ${type} of ${rows} rows: ${sql.replace(/\s+/g, ' ').slice(0, 600)}`)
-      }
-    }
+    scans.push(...(await scansOf(withoutVariables(sql))))
   }
   expect(scans).toEqual([])
 }, 120_000)
