@@ -70,6 +70,11 @@ async function runLine(
       await point.run(stage).catch((error: Error) => {
         tally.faults.push(error.message)
         say(`${point!.name}: ${error.message}`)
+        // What is still armed in it would be this point's fault in the next one.
+        for (const part of ['api', 'daemon'] as const) {
+          stage[part]?.kill()
+          delete stage[part]
+        }
       })
     }
   } finally {

@@ -245,13 +245,14 @@ const JUDGE = (webhook: string) =>
 /** Its id may stand in the middle of a text. */
 const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*${webhook}`)
 
-const TAKEN_ALONG = /UPDATE (lanes FORCE INDEX \(PRIMARY\)|delivery_queue q) [^]*due_at = LEAST[^]*owner = IF/
+/** The last statement of a fan-out. It takes the lane along, unless the daemon is still giving it back at this moment. */
+const ROUTED = /UPDATE (lanes FORCE INDEX \(PRIMARY\)|delivery_queue q) [^]*due_at = LEAST/
 
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
-  { name: 'daemon.routed', received: [1], kill: atQuery(() => TAKEN_ALONG, 'after') },
+  { name: 'daemon.routed', received: [1], kill: atQuery(() => ROUTED, 'after') },
   { name: 'daemon.hinted_fan_out', received: [1], isHinted: true, kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
-  { name: 'daemon.hinted_routed', received: [1], isHinted: true, kill: atQuery(() => TAKEN_ALONG, 'after') },
+  { name: 'daemon.hinted_routed', received: [1], isHinted: true, kill: atQuery(() => ROUTED, 'after') },
   { name: 'daemon.claimed', received: [1], isRouted: true, kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },
