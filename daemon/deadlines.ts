@@ -49,6 +49,9 @@ export class Deadlines<T> {
     else this.#first = next
     if (next) next.previous = previous
     else this.#last = previous
+    // One among the old objects would keep all that come after it from being collected as young ones, bodies and all.
+    deadline.previous = undefined
+    deadline.next = undefined
   }
 
   /** Nothing expires any more. */

@@ -68,3 +68,13 @@ test('closed, nothing expires', () => {
   deadlines.close()
   pass(200)
 })
+
+test('one that was removed holds on to no other: among the old objects it would keep all that came after it', () => {
+  const deadlines = new Deadlines<string>(10_000, () => {})
+  const [first, second, third] = ['a', 'b', 'c'].map((owner) => deadlines.add(owner, nowMs))
+  for (const removed of [second!, first!, third!]) {
+    deadlines.remove(removed)
+    expect([removed.previous, removed.next]).toEqual([undefined, undefined])
+  }
+  deadlines.close()
+})
