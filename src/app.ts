@@ -19,7 +19,7 @@ import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
 import { CrmAdmission } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
-import { DomainError, notFound, unavailable } from './errors.ts'
+import { badRequest, DomainError, notFound, unavailable } from './errors.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
 import { errorFields, type Logger } from './logger.ts'
@@ -65,6 +65,7 @@ export async function createApp(deps: AppDeps): Promise<Express> {
   app.set('query parser', false)
 
   app.use(traceRequest(deps))
+  app.use(requireHost)
   app.all(
     '/livez',
     probe(() => {}),
@@ -173,6 +174,18 @@ function traceRequest({ clock, logger, readiness, requests }: AppDeps): RequestH
     })
     next()
   }
+}
+
+/** RFC 9112 3.2. Node itself would answer without a body, and takes the first of several. */
+const requireHost: RequestHandler = ({ httpVersion, rawHeaders }, _res, next) => {
+  let hosts = 0
+  for (let n = 0; n < rawHeaders.length; n += 2) {
+    if (rawHeaders[n]!.length === 4 && rawHeaders[n]!.toLowerCase() === 'host') hosts += 1
+  }
+  if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) {
+    throw badRequest('a request of HTTP/1.1 has one Host header', 'invalid_http')
+  }
+  next()
 }
 
 function probe(check: () => void): RequestHandler {

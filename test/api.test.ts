@@ -175,7 +175,9 @@ describe('every answer', () => {
     expect(await sendRaw(app.port, `GET / HTTP/1.1\r\nx: ${'y'.repeat(140_000)}\r\n\r\n`)).toMatch(
       /^HTTP\/1.1 431 [^]*"success":false/,
     )
-    expect(await sendRaw(app.port, 'GET /nowhere HTTP/1.1\r\nConnection: close\r\n\r\n')).toMatch(/^HTTP\/1.1 404 /)
+    expect(await sendRaw(app.port, 'GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')).toMatch(
+      /^HTTP\/1.1 404 /,
+    )
   })
 })
 

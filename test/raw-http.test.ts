@@ -170,11 +170,23 @@ describe('a request', () => {
     expect((await exchange(first + second + get(token))).statuses).toEqual([200, 404, 200])
   })
 
-  test('of version 1.0, without a host, or with an absolute address is answered', async () => {
+  test('of version 1.0, or with an absolute address is answered', async () => {
     const token = `Authorization: Bearer ${account.token}\r\n`
     expect((await exchange(`GET /client/labs HTTP/1.0\r\n${token}\r\n`)).statuses).toEqual([200])
-    expect((await exchange(`GET /client/labs HTTP/1.1\r\n${CLOSE}${token}\r\n`)).statuses).toEqual([200])
     expect((await exchange(get(token, 'http://x/client/labs'))).statuses.length).toBe(1)
+  })
+
+  test.each([
+    ['without a host', ''],
+    ['with two hosts', `${HOST}${HOST}`],
+    ['with two hosts that differ', `${HOST}hOST: y\r\n`],
+  ])('%s is 400 in the error shape, whatever it asks for', async (_, hosts) => {
+    const token = `Authorization: Bearer ${account.token}\r\n`
+    for (const path of ['/client/labs', '/livez', '/nowhere']) {
+      const { statuses, text } = await exchange(`GET ${path} HTTP/1.1\r\n${hosts}${CLOSE}${token}\r\n`)
+      expect(statuses).toEqual([400])
+      expect(text).toMatch(/"success":false[^]*one Host header[^]*invalid_http/)
+    }
   })
 
   test.each(['Authorization', 'authorization'])(
