@@ -16,6 +16,7 @@ import { STAFF_CALLS } from '../support/staff-calls.ts'
 /** In their order, and what each answers besides the contracts. */
 const ROUTES = [
   'use(traceRequest(deps))',
+  'use(requireHost)',
   "all('/livez'",
   "all('/readyz'",
   'use(serveReference(deps))',
