@@ -38,7 +38,7 @@ api: $(INSTALLED) ## Start one API process
 	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 --no-parallel-scavenge src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
-	@$(SERVICE) exec node --max-semi-space-size=24 --no-parallel-scavenge daemon/main.ts
+	@$(SERVICE) exec node --max-semi-space-size=16 --no-parallel-scavenge daemon/main.ts
 
 test: $(INSTALLED) ## Run the whole suite; needs nothing but this machine
 	@exec vitest run --config test/vitest.config.ts $(ARGS)
