@@ -29,7 +29,7 @@ export interface Service {
 const NODE_ARGUMENTS = {
   // A call lives for some ten milliseconds. Twice the room would spare a twentieth of the API's time, and take 16 MB.
   'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60', '--no-parallel-scavenge'],
-  // What it reads ahead lives for some milliseconds: in half the room it would be moved to the old objects, a tenth of its time. In
+  // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. In
   // twice the room (V8 takes the next power of two) it is no faster, and 25 MB larger. Several threads that look through so little
   // wait for each other more than they help: another tenth.
   'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge'],
