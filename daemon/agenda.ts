@@ -40,14 +40,15 @@ const CLOCK_JOB_EVERY_MS: Record<ClockJobName, number> = {
   'send-messages': 5000,
 }
 
-export interface LaneJobData {
-  webhook: string
-}
+/** One lane, whoever takes it, or several that are this process's already. */
+export type LaneJobData = { webhook: string } | { webhooks: string[] }
 
 export interface Scheduler {
   start(): Promise<void>
   /** Saves a job for a lane unless one is there. */
   offer(name: LaneJobName, webhookId: string): void
+  /** Saves one job for lanes that this process owns: in its own store, because no other process could run them. */
+  runOwn(name: LaneJobName, webhookIds: string[]): void
   /** Frees the jobs that a daemon which is dead had locked. */
   free(processName: string): void
   stop(): Promise<void>
@@ -120,6 +121,9 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         if (!saved) toEmbedded()
       })
     },
+    runOwn(name, webhookIds) {
+      void saveOwnLanesJob(embedded, name, webhookIds, log)
+    },
     free(deadProcess) {
       shared?.store.unlockJobsOf(deadProcess).catch((error) => log.debug('job_store.unlock_failed', errorFields(error)))
     },
@@ -181,10 +185,16 @@ function createAgenda(
   for (const [name, run] of Object.entries(laneJobs)) {
     agenda.define<LaneJobData>(
       name,
-      (job) => runTouching(job as Job<unknown>, () => run(job.attrs.data.webhook), log),
-      {
-        concurrency: CONCURRENT_LANES,
+      (job) => {
+        const { data } = job.attrs
+        const webhookIds = 'webhooks' in data ? data.webhooks : [data.webhook]
+        return runTouching(
+          job as Job<unknown>,
+          async () => void (await Promise.all(webhookIds.map((webhookId) => run(webhookId)))),
+          log,
+        )
       },
+      { concurrency: CONCURRENT_LANES },
     )
   }
   return agenda
@@ -206,6 +216,15 @@ async function saveLaneJob(agenda: Agenda, name: LaneJobName, webhookId: string,
     if ((error as { code?: unknown }).code === DUPLICATE_KEY) return true
     log.debug('job_store.offer_failed', { ...errorFields(error), webhookId })
     return false
+  }
+}
+
+/** They are taken and reserved: another job for one of them finds it running. Where this fails, the next look at what is owned runs them. */
+async function saveOwnLanesJob(agenda: Agenda, name: LaneJobName, webhooks: string[], log: Logger): Promise<void> {
+  try {
+    await agenda.create<LaneJobData>(name, { webhooks }).schedule(processClock.now()).save()
+  } catch (error) {
+    log.debug('job_store.offer_failed', errorFields(error))
   }
 }
 

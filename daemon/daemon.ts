@@ -7,7 +7,6 @@ import type { Database } from '../db/connection.ts'
 import type { Clock } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
 import { deriveKeys } from '../src/crypto.ts'
-import type { DueLane } from '../src/deliveries/work-repository.ts'
 import { DaemonHints } from '../src/events/daemon-hints.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { DeliveryCounts } from '../src/metrics-deliveries.ts'
@@ -124,20 +123,23 @@ export async function startDaemon({
   const messages = sendMessages({ database, clock, log, gateway: messageGateway })
   const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
-  const offer = ({ webhookId, failing }: DueLane) =>
-    scheduler.offer(failing ? 'retry-webhook' : 'deliver-webhook', webhookId)
+  const jobOf = ({ failing }: { failing: boolean }) => (failing ? 'retry-webhook' : 'deliver-webhook')
   const ticker = new Ticker({
     database,
     clock,
     log,
     owns: (webhookId) => lanes.owns(webhookId),
-    offer,
+    offer: (lane) => scheduler.offer(jobOf(lane), lane.webhookId),
     chooseAlong: (...given) => lanes.chooseAlong(...given),
     chooseAnyAlong: () => lanes.chooseAnyAlong(),
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {
       traces?.routed(eventIds, batch)
+      const states = taken.map(({ state }) => state)
       lanes.reserve(taken)
-      for (const { state } of taken) offer(state)
+      for (const [name, ofJob] of Map.groupBy(states, jobOf)) {
+        const ids = ofJob.map(({ webhookId }) => webhookId)
+        scheduler.runOwn(name, ids)
+      }
       const all = lanes.nudge(webhookIds)
       if (!all && membership.others.length > 0) hints.send('lanes', { exceptToken: membership.token })
     },
