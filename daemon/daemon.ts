@@ -135,13 +135,16 @@ export async function startDaemon({
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {
       traces?.routed(eventIds, batch)
       const states = taken.map(({ state }) => state)
+      const own = new Set(states.map(({ webhookId }) => webhookId))
+      const others = lanes.nudge(webhookIds).filter((webhookId) => !own.has(webhookId))
       lanes.reserve(taken)
       for (const [name, ofJob] of Map.groupBy(states, jobOf)) {
         const ids = ofJob.map(({ webhookId }) => webhookId)
         scheduler.runOwn(name, ids)
       }
-      const all = lanes.nudge(webhookIds)
-      if (!all && membership.others.length > 0) hints.send('lanes', { exceptToken: membership.token })
+      if (others.length > 0 && membership.others.length > 0) {
+        hints.send('lanes', { webhookIds: others, exceptToken: membership.token })
+      }
     },
     messagesDue,
   })
@@ -150,9 +153,12 @@ export async function startDaemon({
     readiness.fault ?? (ticker.ageMs > TICK_MAX_AGE_MS ? 'the loop that looks for work stands still' : undefined)
   registerMetrics(metrics, { counts, lanes, ticker, database, clock, notReady })
   const health = await startHealthServer(config.daemonHost, config.daemonPort, notReady, metrics, log)
-  const listener = await listenForHints(config.daemonHost, health.port, ({ kind, eventId }) => {
+  const listener = await listenForHints(config.daemonHost, health.port, ({ kind, eventId, webhookIds }) => {
     if (kind === 'settings') return lanes.readSettings()
-    if (kind === 'lanes') lanes.nudgeAll()
+    if (kind === 'lanes') {
+      if (!webhookIds) lanes.nudgeAll()
+      else if (lanes.nudge(webhookIds).length === 0) return
+    }
     ticker.wake(kind === 'events', eventId)
   })
   await readiness.start()

@@ -114,15 +114,16 @@ export class Lanes {
     return this.#gates.inFlight(gate)
   }
 
-  /** Something may be due for these webhooks. @returns whether all of them are ours */
-  nudge(webhookIds: string[]): boolean {
-    let all = true
-    for (const webhookId of webhookIds) {
+  /** Something may be due for these webhooks. @returns those that are not ours */
+  nudge(webhookIds: string[]): string[] {
+    return webhookIds.filter((webhookId) => {
       const lane = this.#lanes.get(webhookId)
-      if (lane) lane.nudge()
-      else if (!this.#reserved.has(webhookId)) all = false
-    }
-    return all
+      const reserved = this.#reserved.get(webhookId)
+      lane?.nudge()
+      // What it was taken with is not all any more.
+      if (reserved) reserved.head = undefined
+      return !lane && !reserved
+    })
   }
 
   /** Which lanes the fan-out is to take for this daemon. */

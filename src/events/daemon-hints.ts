@@ -9,8 +9,13 @@ import { listDaemons, type DaemonRow } from '../deliveries/daemons-repository.ts
 import { isIdShaped } from '../ids.ts'
 
 const REFRESH_MS = 1000
-/** At most one datagram to each daemon in this time. */
+/** At most one datagram to each daemon in this time, unless it names lanes: the one before has said nothing of these. */
 const SPACING_MS = 1
+const ID_LENGTH = 26
+/** Of the lanes that got something, in one datagram: no more than goes over any network in one piece. */
+const LANES_NAMED = 40
+/** Of more than that none is named. */
+const MOST_LANES_NAMED = 200
 
 /** A datagram's first byte is the place in this list: a daemon need not look at its lanes for an event that nobody has routed yet. */
 export const HINT_KINDS = ['events', 'lanes', 'settings'] as const
@@ -21,22 +26,31 @@ export interface Hint {
   kind: HintKind
   /** Of an event that waits for its fan-out, it is said. */
   eventId?: string | undefined
+  /** Of lanes that got something, it is said; undefined: any may have. */
+  webhookIds?: string[] | undefined
 }
 
-export function hintDatagram({ kind, eventId = '' }: Hint): Buffer {
-  return Buffer.from(String.fromCharCode(HINT_KINDS.indexOf(kind)) + eventId, 'latin1')
+export function hintDatagram({ kind, eventId = '', webhookIds = [] }: Hint): Buffer {
+  return Buffer.from(String.fromCharCode(HINT_KINDS.indexOf(kind)) + eventId + webhookIds.join(''), 'latin1')
 }
 
 /** Whatever was sent: what can't be an id counts as none. */
 export function readHint(datagram: Buffer): Hint {
   const kind = HINT_KINDS[datagram[0] ?? 0] ?? 'events'
-  const eventId = datagram.toString('latin1', 1)
-  return kind === 'events' && isIdShaped(eventId) ? { kind, eventId } : { kind }
+  const ids = datagram.toString('latin1', 1).match(EACH_ID) ?? []
+  const isNamed = ids.length * ID_LENGTH === datagram.length - 1 && ids.length <= LANES_NAMED && ids.every(isIdShaped)
+  if (!isNamed || ids.length === 0) return { kind }
+  if (kind === 'lanes') return { kind, webhookIds: ids }
+  return kind === 'events' && ids.length === 1 ? { kind, eventId: ids[0] } : { kind }
 }
+
+const EACH_ID = new RegExp(`.{${ID_LENGTH}}`, 'gs')
 
 export interface HintOptions {
   /** One that waits; others may as well. */
   eventId?: string | undefined
+  /** Of lanes that got something. */
+  webhookIds?: string[]
   /** The sender's own row. */
   exceptToken?: string
 }
@@ -64,7 +78,7 @@ export class DaemonHints {
    */
   send(kind: HintKind = 'events', options: HintOptions = {}): void {
     const nowMs = monotonicMs()
-    if (this.#closed || nowMs - this.#sentAtMs < SPACING_MS) return
+    if (this.#closed || (!options.webhookIds && nowMs - this.#sentAtMs < SPACING_MS)) return
     this.#sentAtMs = nowMs
     if (this.#readAtMs > -Infinity) this.#transmit(kind, options)
     if (nowMs - this.#readAtMs <= REFRESH_MS) return
@@ -80,11 +94,12 @@ export class DaemonHints {
     this.#socket.close()
   }
 
-  #transmit(kind: HintKind, { eventId, exceptToken }: HintOptions): void {
+  #transmit(kind: HintKind, { eventId, webhookIds = [], exceptToken }: HintOptions): void {
     if (this.#closed) return
-    const datagram = hintDatagram({ kind, eventId })
+    const datagrams = inParts(webhookIds).map((part) => hintDatagram({ kind, eventId, webhookIds: part }))
     for (const { token, hintHost, hintPort } of this.#daemons) {
-      if (token !== exceptToken) this.#socket.send(datagram, hintPort, hintHost, () => {})
+      if (token === exceptToken) continue
+      for (const datagram of datagrams) this.#socket.send(datagram, hintPort, hintHost, () => {})
     }
   }
 
@@ -100,4 +115,11 @@ export class DaemonHints {
       })
     return this.#reading
   }
+}
+
+function inParts(webhookIds: string[]): string[][] {
+  if (webhookIds.length === 0 || webhookIds.length > MOST_LANES_NAMED) return [[]]
+  const parts: string[][] = []
+  for (let at = 0; at < webhookIds.length; at += LANES_NAMED) parts.push(webhookIds.slice(at, at + LANES_NAMED))
+  return parts
 }

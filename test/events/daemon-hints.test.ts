@@ -1,0 +1,67 @@
+/**
+ * What daemons are told, received as they do it: on sockets of their own, by their rows.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { listenForHints, type HintListener } from '../../daemon/hint-listener.ts'
+import { insertDaemon } from '../../src/deliveries/daemons-repository.ts'
+import { DaemonHints, type Hint } from '../../src/events/daemon-hints.ts'
+import { newId } from '../../src/ids.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+
+interface Told {
+  token: string
+  hints: Hint[]
+  listener: HintListener
+}
+
+let db: TestDatabase
+let hints: DaemonHints
+const told: Told[] = []
+
+beforeAll(async () => {
+  db = await openTestDatabase()
+  for (let n = 0; n < 2; n++) {
+    const received: Hint[] = []
+    const token = newId(n)
+    const listener = await listenForHints('127.0.0.1', 0, (hint) => received.push(hint))
+    told.push({ token, hints: received, listener })
+    await insertDaemon(db.database.knex, { token, hintHost: '127.0.0.1', hintPort: listener.port }, new Date())
+  }
+  hints = new DaemonHints(db.database.knex)
+  // The first one reads who is there.
+  hints.send('settings')
+  for (const { hints: received } of told) {
+    while (received.length === 0) await sleep(10)
+    expect(received.splice(0)).toEqual([{ kind: 'settings' }])
+  }
+})
+afterAll(async () => {
+  hints.close()
+  for (const { listener } of told) listener.close()
+  await db.database.knex('daemons').delete()
+  await db.close()
+})
+
+const idsOf = (count: number) => Array.from({ length: count }, (_, n) => newId(n))
+const lanesNamed = ({ hints: received }: Told) => received.flatMap(({ webhookIds = [] }) => webhookIds)
+
+test('lanes are named to the others, so many in a datagram, and also right after another hint', async () => {
+  const [own, other] = told as [Told, Told]
+  const groups = [idsOf(90), idsOf(1), idsOf(40)]
+  hints.send('events')
+  for (const webhookIds of groups) hints.send('lanes', { webhookIds, exceptToken: own.token })
+  await expect.poll(() => lanesNamed(other).length).toBe(131)
+  expect(lanesNamed(other)).toEqual(groups.flat())
+  expect(other.hints.map(({ kind, webhookIds }) => [kind, webhookIds?.length])).toEqual([
+    ['events', undefined],
+    ...[40, 40, 10, 1, 40].map((count) => ['lanes', count]),
+  ])
+  expect(own.hints).toEqual([{ kind: 'events' }])
+  for (const { hints: received } of told) received.splice(0)
+})
+
+test('of very many lanes none is named: all are to be looked at', async () => {
+  hints.send('lanes', { webhookIds: idsOf(201) })
+  for (const { hints: received } of told) await expect.poll(() => received).toEqual([{ kind: 'lanes' }])
+})
