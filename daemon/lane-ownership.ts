@@ -3,7 +3,7 @@
  * what trickles in.
  */
 import { COMMIT, type BatchResult } from '../db/batch.ts'
-import type { Database } from '../db/connection.ts'
+import { withinBudget, type Database } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import { copiesStatement, readCopies, type PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
@@ -153,7 +153,7 @@ export class LaneOwnership {
 
   async #settleAll(lanes: OwnedBy[]): Promise<void[]> {
     for (const [token, ids] of byToken(lanes)) {
-      await this.#database.transaction((trx) => settleLanes(trx, ids, token))
+      await withinBudget(() => this.#database.batch.transaction((send) => settleLanes(send, ids, token, [COMMIT])))
     }
     return lanes.map(() => undefined)
   }

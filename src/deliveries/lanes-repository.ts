@@ -2,7 +2,7 @@
  * Rows of `lanes`: one a webhook, owned by at most one daemon. Every write but the taking is guarded by the owner's token.
  */
 import type { Knex } from 'knex'
-import type { BatchResult, Statement } from '../../db/batch.ts'
+import type { BatchResult, Send, Statement } from '../../db/batch.ts'
 
 /** An owner starts no attempt on a view of its lane that was read longer ago than this, in milliseconds (monotonic). */
 export const LANE_VIEW_MAX_AGE_MS = 750
@@ -82,32 +82,42 @@ export async function findOwnedLane(knex: Knex, webhookId: string, token: string
  * read afterwards with a fresh view: a fan-out that commits in between has its rows seen here, one that commits later
  * waits for the row and lowers the due time after us. Either way nothing due is forgotten. The same for a deletion that this
  * owner has not seen: its old copies wait for a retry that may be hours away, and are to be discarded now.
+ * @param end `COMMIT` where the caller's transaction leaves that to it
  */
-export async function settleLanes(trx: Knex.Transaction, webhookIds: string[], token: string): Promise<void> {
-  const owned = await trx('lanes')
-    .whereIn('webhook_id', webhookIds)
-    .where({ owner: token })
-    .orderBy('webhook_id')
-    .forUpdate()
-    .select('webhook_id', 'due_at', 'clean_epoch')
-  if (owned.length === 0) return
-  const ids = owned.map((lane) => lane.webhook_id)
-  const [rows] = await trx.raw(
-    `SELECT w.id, w.epoch, (SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = w.id ORDER BY q.due_at, q.event_id LIMIT 1)
-     AS due_at FROM webhooks w WHERE w.id IN (?)`,
-    [ids],
-  )
-  const fresh = new Map((rows as { id: string; epoch: number; due_at: Date | null }[]).map((row) => [row.id, row]))
-  const settled = owned.map((lane) => {
-    const { epoch = 0, due_at: nextDueAt = null } = fresh.get(lane.webhook_id) ?? {}
-    const dueAt = nextDueAt !== null && lane.clean_epoch < epoch ? lane.due_at : nextDueAt
+export async function settleLanes(
+  send: Send,
+  webhookIds: string[],
+  token: string,
+  end: Statement[] = [],
+): Promise<void> {
+  const [owned, waiting] = await send([
+    {
+      sql: `SELECT webhook_id, due_at, clean_epoch FROM lanes WHERE webhook_id IN (?) AND owner = ?
+            ORDER BY webhook_id FOR UPDATE`,
+      values: [webhookIds, token],
+    },
+    {
+      sql: `SELECT w.id, w.epoch, (SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = w.id ORDER BY q.due_at, q.event_id LIMIT 1)
+            AS due_at FROM webhooks w WHERE w.id IN (?)`,
+      values: [webhookIds],
+    },
+  ])
+  if (owned!.length === 0) return
+  const fresh = new Map(waiting!.map((row) => [row.id, row]))
+  const settled = owned!.map((lane) => {
+    const row = fresh.get(lane.webhook_id)
+    const nextDueAt: Date | null = row?.due_at ?? null
+    const dueAt = nextDueAt !== null && lane.clean_epoch < row!.epoch ? lane.due_at : nextDueAt
     return [lane.webhook_id, dueAt, null]
   })
-  await trx.raw(
-    `INSERT INTO lanes (webhook_id, due_at, owner) VALUES ${settled.map(() => '(?, ?, ?)').join(', ')}
-     ON DUPLICATE KEY UPDATE due_at = VALUES(due_at), owner = VALUES(owner)`,
-    settled.flat(),
-  )
+  await send([
+    {
+      sql: `INSERT INTO lanes (webhook_id, due_at, owner) VALUES ?
+            ON DUPLICATE KEY UPDATE due_at = VALUES(due_at), owner = VALUES(owner)`,
+      values: [settled],
+    },
+    ...end,
+  ])
 }
 
 /**

@@ -211,7 +211,7 @@ test('several that route the same events at the same time make one set of copies
       ...events.flatMap(({ id }) => tokens.map((token) => byHint(id, token))),
       byLooking(tokens[0]!),
       batch.transaction((send) => send([...takeStatements(ids, newId(0)), COMMIT])).then(() => undefined),
-      db.database.knex.transaction((trx) => settleLanes(trx, ids, tokens[1]!)).then(() => undefined),
+      batch.transaction((send) => settleLanes(send, ids, tokens[1]!, [COMMIT])).then(() => undefined),
     ])
     await byLooking(tokens[0]!)
     const routed = took.flatMap((one) => one?.routed.eventIds ?? [])

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { sendThrough } from '../../db/batch.ts'
 import { settleLanes } from '../../src/deliveries/lanes-repository.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import { newId } from '../../src/ids.ts'
@@ -177,17 +178,17 @@ describe('a deleted webhook', () => {
     await daemon.route()
     await answer(webhookId, eventId, false)
     const laneRow = () => knex()('lanes').where({ webhook_id: webhookId }).first()
-    await db.database.transaction((trx) => settleLanes(trx, [webhookId], daemon.token))
+    await db.database.transaction((trx) => settleLanes(sendThrough(trx), [webhookId], daemon.token))
     expect((await laneRow()).due_at.getTime()).toBeGreaterThan(world.clock.nowMs())
     await daemon.take(webhookId)
     await world.deleteWebhook(webhookId)
-    await db.database.transaction((trx) => settleLanes(trx, [webhookId], daemon.token))
+    await db.database.transaction((trx) => settleLanes(sendThrough(trx), [webhookId], daemon.token))
     expect(await laneRow()).toMatchObject({ owner: null })
     expect((await laneRow()).due_at.getTime()).toBeLessThanOrEqual(world.clock.nowMs())
     await daemon.take(webhookId)
     expect(await daemon.discard(webhookId)).toEqual({ copies: 1, normalMessages: 1 })
     await daemon.discard(webhookId)
-    await db.database.transaction((trx) => settleLanes(trx, [webhookId], daemon.token))
+    await db.database.transaction((trx) => settleLanes(sendThrough(trx), [webhookId], daemon.token))
     expect(await laneRow()).toMatchObject({ owner: null, due_at: null })
   })
 
