@@ -80,6 +80,13 @@ const FAN_OUT_MESSAGES = `${FAN_OUT}
         AND c.corporate_id IS NULL AND c.organization_id IS NULL
         AND ${WAS_ACTIVE('c')}))`
 
+/**
+ * The event of a waiting row, named `u`, as a plain read sees it: asked while that row is locked, because MariaDB gives the lock a
+ * moment before it shows what its transaction has written. A fan-out in that moment would find no event, make no copy, and be
+ * over. What is seen here is seen by every later statement. A subquery is not locked by the query around it, on either server.
+ */
+export const SEEN_EVENT = 'SELECT e.id FROM events e WHERE e.id = u.event_id'
+
 export interface Routed {
   /** Events that were fanned out. */
   events: number
@@ -108,15 +115,17 @@ export async function routeEvents(
   choose: ChooseLanes = () => undefined,
 ): Promise<Routed> {
   return batch.transaction(async (send) => {
-    const [waiting] = await send([
+    const [locked] = await send([
       {
-        sql: 'SELECT event_id, is_message FROM unrouted_events ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED',
+        sql: `SELECT event_id, is_message, (${SEEN_EVENT}) IS NOT NULL AS is_seen FROM unrouted_events u
+              ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED`,
         values: [limit],
       },
     ])
-    const eventIds = waiting!.map((row) => row.event_id as string)
+    const waiting = await withoutUnseen(send, locked!)
+    const eventIds = waiting.map((row) => row.event_id as string)
     if (eventIds.length === 0) return { events: 0, eventIds, webhookIds: [], normalMessages: 0, taken: [] }
-    const messageIds = waiting!.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
+    const messageIds = waiting.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
     const results = await send([
       { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
       ...fanOutStatements(eventIds, messageIds, now),
@@ -143,6 +152,15 @@ export async function routeEvents(
     const normalMessages = messageIds.length > 0 ? results.at(-2)!.affectedRows : 0
     return { events: eventIds.length, eventIds, webhookIds, normalMessages, taken: taking ? ended.slice(1, -1) : [] }
   })
+}
+
+/** @returns without those that have to wait for the next fan-out. What is left of an event that there is not goes with this one. */
+async function withoutUnseen(send: Send, locked: BatchResult): Promise<BatchResult[number][]> {
+  const unseen = locked.filter((row) => row.is_seen === 0).map((row) => row.event_id as string)
+  if (unseen.length === 0) return locked
+  const [there] = await send([{ sql: 'SELECT id FROM events WHERE id IN (?) LOCK IN SHARE MODE', values: [unseen] }])
+  const early = new Set(there!.map((row) => row.id as string))
+  return locked.filter((row) => !early.has(row.event_id))
 }
 
 /** By the primary key, in its order, as everybody locks lanes. */

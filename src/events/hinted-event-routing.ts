@@ -5,7 +5,7 @@
 import { COMMIT, idList, sqlText, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
 import { readCopies, type PendingDelivery } from '../deliveries/delivery-queue-repository.ts'
 import { readOwned, STATE_COLUMNS, type LaneState } from '../deliveries/lanes-repository.ts'
-import { FAN_OUT, type Routed } from './event-routing.ts'
+import { FAN_OUT, SEEN_EVENT, type Routed } from './event-routing.ts'
 
 /** Lanes that the router takes as its own, whichever have got something and nobody owns. */
 export interface TakingAny {
@@ -50,7 +50,8 @@ function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }
   return [
     { sql: 'SET @event = NULL' },
     {
-      sql: 'SELECT event_id INTO @event FROM unrouted_events WHERE event_id = ? AND is_message = 0 FOR UPDATE SKIP LOCKED',
+      sql: `SELECT event_id INTO @event FROM unrouted_events u
+            WHERE event_id = ? AND is_message = 0 AND (${SEEN_EVENT}) IS NOT NULL FOR UPDATE SKIP LOCKED`,
       values: [eventId],
     },
     { sql: 'DELETE FROM unrouted_events WHERE event_id = @event' },

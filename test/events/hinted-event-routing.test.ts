@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { LaneOwnership, type TakenLane, type TakingAlong } from '../../daemon/lane-ownership.ts'
 import { COMMIT } from '../../db/batch.ts'
@@ -223,4 +224,44 @@ test('several that route the same events at the same time make one set of copies
     }
     for (const lane of await rowsOf('lanes', ids)) expect(lane.due_at).not.toBeNull()
   }
+})
+
+/**
+ * What MariaDB does for a moment in the middle of a commit, held still: the row that waits can be locked, and its event is not to
+ * be seen. A fan-out that took the row along would make no copy, and nobody would look for the event again.
+ */
+test('an event that can’t be seen yet is left to the next fan-out, and those beside it are not', async () => {
+  const { labId, ids } = await labWith(2)
+  const { knex } = db.database
+  const hidden = await world.event({ labId })
+  const row = await knex('events').where({ id: hidden.id }).first()
+  await knex('events').where({ id: hidden.id }).delete()
+  const beside = await world.event({ labId })
+  let looking: Promise<Fanned>
+  await knex.transaction(async (trx) => {
+    await trx('events').insert(row)
+    expect((await byHint(hidden.id)).routed.events).toBe(0)
+    looking = byLooking(newId(0))
+    await sleep(200)
+  })
+  expect((await looking!).routed.eventIds).toEqual([beside.id])
+  expect(await knex('unrouted_events').pluck('event_id')).toEqual([hidden.id])
+  expect((await byLooking(newId(0))).routed.eventIds).toEqual([hidden.id])
+  const copies = await rowsOf('delivery_queue', ids)
+  expect(copies.map(({ event_id: id, webhook_id: of }) => `${id} ${of}`).sort()).toEqual(
+    [hidden.id, beside.id].flatMap((id) => ids.map((of) => `${id} ${of}`)).sort(),
+  )
+})
+
+test('what is left of an event that there is not keeps nobody waiting', async () => {
+  const { labId, ids } = await labWith(1)
+  const { knex } = db.database
+  const gone = await world.event({ labId })
+  await knex('events').where({ id: gone.id }).delete()
+  await knex('event_bodies').where({ event_id: gone.id }).delete()
+  const { id } = await world.event({ labId })
+  expect((await byHint(gone.id)).routed.events).toBe(0)
+  expect((await byLooking(newId(0))).routed.eventIds).toContain(id)
+  expect(await knex('unrouted_events')).toEqual([])
+  expect((await rowsOf('delivery_queue', ids)).map(({ event_id }) => event_id)).toEqual([id])
 })
