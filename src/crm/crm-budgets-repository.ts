@@ -73,8 +73,8 @@ export interface ClaimAlong {
 }
 
 /**
- * One round trip less than `claimCrmCalls`, and one commit. No budget where the account has to be asked by itself, and was not
- * counted.
+ * One round trip less than `claimCrmCalls`, and one commit. No budget where the account has to be asked by itself: its call was
+ * not counted or, where another one has made its row in the same moment, may count twice.
  * @param accountIds each once, in the order in which everybody locks what belongs to accounts
  */
 export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAlong {
@@ -91,8 +91,8 @@ export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAl
     read([, , judged]) {
       return new Map(
         judged!.map((row) => {
-          const claim = toClaim(row)
-          return [row.account_id, { account: row, budget: isAhead(claim) ? undefined : toBudget(claim) }]
+          const claim = row.calls && toClaim(row)
+          return [row.account_id, { account: row, budget: !claim || isAhead(claim) ? undefined : toBudget(claim) }]
         }),
       )
     },
@@ -171,12 +171,14 @@ const CALL_TIME = `SET @called_at = ${packed(NOW)}, @window_start = ${packed(`${
 const IS_ACCEPTED = 'LEFT(calls, 8) <= @window_start AND RIGHT(calls, 8) <= @called_at'
 
 /** The rows are locked: what is found here is what the next statement counts. */
-const JUDGED = `account_id, calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted`
+const JUDGED = `calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted`
 
-const JUDGE = `SELECT ${JUDGED} FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?)`
+/** Read as it is, locked: a plain read may come a moment before MariaDB shows what was committed. */
+const JUDGE = `SELECT account_id, ${JUDGED} FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?) FOR UPDATE`
 
-const JUDGE_WITH_ACCOUNT = `SELECT ${JUDGED}, a.* FROM crm_budgets FORCE INDEX (PRIMARY)
-  STRAIGHT_JOIN accounts a FORCE INDEX (PRIMARY) ON a.id = account_id WHERE account_id IN (?)`
+/** This one would lock the accounts as well. Of one that is not shown yet there is no budget. */
+const JUDGE_WITH_ACCOUNT = `SELECT a.id AS account_id, ${JUDGED}, a.* FROM accounts a FORCE INDEX (PRIMARY)
+  LEFT JOIN crm_budgets FORCE INDEX (PRIMARY) ON account_id = a.id WHERE a.id IN (?)`
 
 const CLAIM = `UPDATE crm_budgets FORCE INDEX (PRIMARY) SET calls = CONCAT(SUBSTRING(calls, 9), @called_at)
   WHERE account_id IN (?) AND ${IS_ACCEPTED}`

@@ -57,12 +57,15 @@ export async function insertEntries(send: Send, made: NewEntry[], end: Statement
   ])
 }
 
-/** The refused insert holds the other's guard row locked, so that it can't be gone by now. */
+/**
+ * The refused insert holds the other's guard row locked, so that it can't be gone by now. Read as it is, locked: a plain read may
+ * come a moment before MariaDB shows what was committed.
+ */
 async function findGuardedEntry(send: Send, accountId: string, guards: DayGuard[]): Promise<string> {
   const matches = guards.map(() => '(day = ? AND kind = ? AND value_hash = ?)').join(' OR ')
   const [rows] = await send([
     {
-      sql: `SELECT entry_id FROM entry_day_guards WHERE account_id = ? AND (${matches}) ORDER BY kind LIMIT 1`,
+      sql: `SELECT entry_id FROM entry_day_guards WHERE account_id = ? AND (${matches}) ORDER BY kind LIMIT 1 LOCK IN SHARE MODE`,
       values: [accountId, ...guards.flatMap(({ day, kind, valueHash }) => [day, kind, valueHash])],
     },
   ])

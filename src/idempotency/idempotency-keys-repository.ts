@@ -41,7 +41,7 @@ export async function claimKey(
       },
       {
         sql: `SELECT body_hash, answer, created_at FROM idempotency_keys
-          WHERE account_id = ? AND operation = ? AND key_hash = ?`,
+          WHERE account_id = ? AND operation = ? AND key_hash = ? FOR UPDATE`,
         values: [accountId, operation, keyHash],
       },
     ])

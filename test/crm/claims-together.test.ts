@@ -7,7 +7,7 @@ import { connectDatabase, type Database } from '../../db/connection.ts'
 import { runBefore } from '../../db/deadline.ts'
 import { monotonicMs } from '../../src/clock.ts'
 import { unpackCalls } from '../../src/crm/crm-budget-rules.ts'
-import { claimCrmCalls } from '../../src/crm/crm-budgets-repository.ts'
+import { claimCrmCalls, claimCrmCallsAlong } from '../../src/crm/crm-budgets-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { togetherInTick } from '../../src/same-tick.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -98,4 +98,16 @@ test('what fails for a group fails for each of its calls, and for no later one',
   expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
   isDown = false
   expect(await ask(3)).toBe(3)
+})
+
+test('an account whose row is not to be seen yet has no budget, and is not an unknown one', async () => {
+  const account = { id: newId(0), name: 'New', mode: 'whole_lab', time_zone: 'UTC', admin_email: 'new@example.com' }
+  await db.database.knex('accounts').insert({ ...account, created_at: new Date() })
+  const claims = claimCrmCallsAlong([account.id, newId(1)], LIMIT)
+  const claimed = await db.database.batch.transaction(async (send) => {
+    const [, ...unwritten] = claims.statements
+    return claims.read([[] as never, ...(await send(unwritten))])
+  })
+  expect([...claimed.keys()]).toEqual([account.id])
+  expect(claimed.get(account.id)).toMatchObject({ account: { name: 'New' }, budget: undefined })
 })
