@@ -47,7 +47,7 @@ export interface Scheduler {
   start(): Promise<void>
   /** Saves a job for a lane unless one is there. */
   offer(name: LaneJobName, webhookId: string): void
-  /** Saves one job for lanes that this process owns: in its own store, because no other process could run them. */
+  /** Saves one job for lanes that this process owns; in the shared store, where they are seen one by one, one for each. */
   runOwn(name: LaneJobName, webhookIds: string[]): void
   /** Frees the jobs that a daemon which is dead had locked. */
   free(processName: string): void
@@ -106,23 +106,26 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     log.info('job_store.joined', { state: 'mongodb' })
   }
 
+  function offer(name: LaneJobName, webhookId: string): void {
+    const toEmbedded = () => void saveLaneJob(embedded, name, webhookId, log)
+    // A lane that is offered again and again is one whose job in the shared store nobody runs.
+    if (!shared || offers.isOverdue(webhookId)) return toEmbedded()
+    const { agenda } = shared
+    void offers.unlessLate(saveLaneJob(agenda, name, webhookId, log)).then((saved) => {
+      if (!saved) toEmbedded()
+    })
+  }
+
   return {
     async start() {
       await startEmbedded()
       if (mongodbUrl)
         void joinSharedStore(mongodbUrl).catch((error) => log.warn('job_store.failed', errorFields(error)))
     },
-    offer(name, webhookId) {
-      const toEmbedded = () => void saveLaneJob(embedded, name, webhookId, log)
-      // A lane that is offered again and again is one whose job in the shared store nobody runs.
-      if (!shared || offers.isOverdue(webhookId)) return toEmbedded()
-      const { agenda } = shared
-      void offers.unlessLate(saveLaneJob(agenda, name, webhookId, log)).then((saved) => {
-        if (!saved) toEmbedded()
-      })
-    },
+    offer,
     runOwn(name, webhookIds) {
-      void saveOwnLanesJob(embedded, name, webhookIds, log)
+      if (shared) for (const webhookId of webhookIds) offer(name, webhookId)
+      else void saveOwnLanesJob(embedded, name, webhookIds, log)
     },
     free(deadProcess) {
       shared?.store.unlockJobsOf(deadProcess).catch((error) => log.debug('job_store.unlock_failed', errorFields(error)))
