@@ -14,7 +14,7 @@ import { openTestDatabase } from './support/database.ts'
 import { createTestTls } from './support/tls.ts'
 
 /** Services side by side: what each mostly does is wait until a dead daemon is noticed. */
-const STAGES = 10
+const STAGES = 7
 
 const folder = mkdtempSync(join(tmpdir(), 'lis-crash-'))
 const cleanups: (() => Promise<unknown>)[] = []
