@@ -7,6 +7,7 @@ import { monotonicMs, type Clock } from '../src/clock.ts'
 import {
   insertDaemon,
   listDaemons,
+  listLostOwners,
   raiseBeat,
   removeDaemon,
   retireDaemon,
@@ -94,7 +95,8 @@ export class Membership {
   }
 
   async #observe(): Promise<void> {
-    const rows = (await listDaemons(this.#options.database.knex)).filter((row) => row.token !== this.#token)
+    const all = await listDaemons(this.#options.database.knex)
+    const rows = all.filter((row) => row.token !== this.#token)
     const nowMs = monotonicMs()
     const gapMs = nowMs - this.#lookedAtMs
     this.#lookedAtMs = nowMs
@@ -106,6 +108,14 @@ export class Membership {
       else if ((seen.silentMs += gapMs > LOOK_GAP_MS ? BEAT_MS : gapMs) > DEAD_AFTER_MS) await this.#bury(row)
     }
     this.#others = rows
+    const tokens = all.map((row) => row.token)
+    for (const token of await listLostOwners(this.#options.database.knex, tokens)) await this.#freeLanesOf(token)
+  }
+
+  async #freeLanesOf(lostOwner: string): Promise<void> {
+    await this.#options.database.transaction((trx) => retireDaemon(trx, lostOwner))
+    this.#options.log.warn('daemon.lost_lanes_freed', { daemon: lostOwner })
+    this.#options.onFreed(lostOwner)
   }
 
   async #bury({ token, beat }: DaemonRow): Promise<void> {

@@ -3,6 +3,12 @@
  */
 import type { Knex } from 'knex'
 
+/**
+ * No answer in this time, in milliseconds, counts as a fault: one connection that is lost without a word must not keep a daemon
+ * still until others take it for dead.
+ */
+const ANSWER_TIMEOUT_MS = 2000
+
 export interface DaemonRow {
   token: string
   beat: number
@@ -25,11 +31,15 @@ export async function raiseBeat(knex: Knex, token: string): Promise<boolean> {
   const changed: number = await knex('daemons')
     .where({ token })
     .update({ beat: knex.raw('beat + 1') })
+    .timeout(ANSWER_TIMEOUT_MS)
   return changed === 1
 }
 
 export async function listDaemons(knex: Knex): Promise<DaemonRow[]> {
-  const rows = await knex('daemons').select('token', 'beat', 'hint_host', 'hint_port').orderBy('token')
+  const rows = await knex('daemons')
+    .select('token', 'beat', 'hint_host', 'hint_port')
+    .orderBy('token')
+    .timeout(ANSWER_TIMEOUT_MS)
   return rows.map((row) => ({ token: row.token, beat: row.beat, hintHost: row.hint_host, hintPort: row.hint_port }))
 }
 
@@ -49,4 +59,22 @@ export async function removeDaemon(trx: Knex.Transaction, token: string, beat: n
 export async function retireDaemon(trx: Knex.Transaction, token: string): Promise<void> {
   await trx('daemons').where({ token }).delete()
   await trx('lanes').where({ owner: token }).update({ owner: null })
+}
+
+/**
+ * Owners of lanes that are no daemon any more: one that was taken for dead while it worked has taken some since its lanes were
+ * freed, and does not know yet.
+ * @param tokens of daemons that are there: only what lies between them in the index is read
+ */
+export async function listLostOwners(knex: Knex, tokens: string[]): Promise<string[]> {
+  const owners: string[] = await knex('lanes')
+    .distinct('owner')
+    .where('owner', '>', '')
+    .whereNotIn('owner', tokens)
+    .timeout(ANSWER_TIMEOUT_MS)
+    .pluck('owner')
+  if (owners.length === 0) return []
+  // A daemon has its row before it takes a lane: who has none now has none any more.
+  const there = new Set(await knex('daemons').whereIn('token', owners).timeout(ANSWER_TIMEOUT_MS).pluck('token'))
+  return owners.filter((owner) => !there.has(owner))
 }
