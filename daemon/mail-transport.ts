@@ -20,19 +20,24 @@ export interface MailTransport {
 
 /** A server that hangs must not hold up the mails behind it for long. */
 const SMTP_TIMEOUT_MS = 20_000
+/** Nor one that always says just enough not to be silent. */
+const SMTP_DEADLINE_MS = 60_000
 
 export interface MailTransportOptions {
   smtpUrl: string | undefined
   from: string
   dataDir: string
   now: () => Date
+  /** For one try, in milliseconds. */
+  smtpDeadlineMs?: number
 }
 
 export function createMailTransport(options: MailTransportOptions): MailTransport {
-  return options.smtpUrl ? smtpTransport(options.smtpUrl, options.from) : fileTransport(options)
+  const { smtpUrl, from, smtpDeadlineMs = SMTP_DEADLINE_MS } = options
+  return smtpUrl ? smtpTransport(smtpUrl, from, smtpDeadlineMs) : fileTransport(options)
 }
 
-function smtpTransport(url: string, from: string): MailTransport {
+function smtpTransport(url: string, from: string, deadlineMs: number): MailTransport {
   const transport = createTransport(
     { url, connectionTimeout: SMTP_TIMEOUT_MS, greetingTimeout: SMTP_TIMEOUT_MS, socketTimeout: SMTP_TIMEOUT_MS },
     { from, disableFileAccess: true, disableUrlAccess: true },
@@ -46,6 +51,7 @@ function smtpTransport(url: string, from: string): MailTransport {
         subject,
         text,
         html,
+        signal: AbortSignal.timeout(deadlineMs),
       })
     },
     close: () => transport.close(),

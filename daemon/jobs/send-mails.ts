@@ -2,10 +2,12 @@ import type { Database } from '../../db/connection.ts'
 import type { Clock } from '../../src/clock.ts'
 import { errorFields, type Logger } from '../../src/logger.ts'
 import { composeMail, mailRetrySeconds, messageIdOf } from '../../src/mails/mail-rules.ts'
-import { claimMail, listDueMails, recordMailSent, type Mail } from '../../src/mails/mails-repository.ts'
+import { claimMail, holdMail, listDueMails, recordMailSent, type Mail } from '../../src/mails/mails-repository.ts'
 import type { MailTransport } from '../mail-transport.ts'
 
 const MAILS_AT_A_TIME = 20
+/** Well within the first wait for another try. */
+const HOLD_EVERY_MS = 4000
 
 export interface SendMailsDeps {
   database: Database
@@ -28,13 +30,17 @@ export function sendMails(deps: SendMailsDeps): () => Promise<void> {
 }
 
 async function sendMail({ database, clock, log, transport, from }: SendMailsDeps, mail: Mail): Promise<void> {
-  const nextTryAt = new Date(clock.nowMs() + mailRetrySeconds(mail.tries) * 1000)
-  if (!(await claimMail(database.knex, mail, nextTryAt))) return
+  const nextTryAt = () => new Date(clock.nowMs() + mailRetrySeconds(mail.tries) * 1000)
+  if (!(await claimMail(database.knex, mail, nextTryAt()))) return
+  // A try may take longer than the wait for the next one: nobody else begins one meanwhile.
+  const holding = setInterval(() => void holdMail(database.knex, mail, nextTryAt()).catch(() => {}), HOLD_EVERY_MS)
   try {
     await transport.send({ messageId: messageIdOf(mail.id, from), recipient: mail.recipient, ...composeMail(mail) })
   } catch (error) {
     log.warn('mail.not_taken', { ...errorFields(error), attempt: mail.tries + 1 })
     return
+  } finally {
+    clearInterval(holding)
   }
   await recordMailSent(database.knex, mail.id, clock.now())
   log.info('mail.sent', { state: mail.kind })

@@ -85,6 +85,13 @@ export async function claimMail(knex: Knex, mail: Mail, nextTryAt: Date): Promis
   return changed === 1
 }
 
+/** Puts off the next try of a mail that was claimed from `mail`, as long as the claim stands. */
+export async function holdMail(knex: Knex, mail: Mail, nextTryAt: Date): Promise<void> {
+  await knex('mails')
+    .where({ id: mail.id, tries: mail.tries + 1, sent_at: null })
+    .update({ due_at: nextTryAt })
+}
+
 export async function recordMailSent(knex: Knex, mailId: string, now: Date): Promise<void> {
   await knex('mails').where({ id: mailId }).update({ due_at: null, sent_at: now })
 }
