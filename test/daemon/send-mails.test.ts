@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { createServer } from 'node:net'
+import { afterEach, expect, test, vi } from 'vitest'
 import { sendMails } from '../../daemon/jobs/send-mails.ts'
 import { createMailTransport } from '../../daemon/mail-transport.ts'
 import { newId } from '../../src/ids.ts'
@@ -97,4 +98,52 @@ test('a mail is sent once by several daemons', async () => {
   await warn((await own.failingFor(23)).id)
   await Promise.all(Array.from({ length: 8 }, send))
   expect(own.smtp.mails).toHaveLength(1)
+})
+
+afterEach(() => vi.useRealTimers())
+
+test('a mail is not tried by another daemon while its server takes its time', async () => {
+  const webhook = await own.failingFor(23)
+  await warn(webhook.id)
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  const { db, world } = own
+  let take = () => {}
+  const taken = new Promise<void>((resolve) => (take = resolve))
+  const transport = { send: () => taken, close: () => {} }
+  const sending = sendMails({ database: db.database, clock: world.clock, log, transport, from })()
+  const row = async () => (await own.mailRows(webhook.id))[0]
+  await expect.poll(async () => (await row()).tries, { timeout: 5000 }).toBe(1)
+  for (let n = 0; n < 3; n++) {
+    const { due_at: before } = await row()
+    vi.advanceTimersByTime(4000)
+    await expect.poll(async () => (await row()).due_at.getTime(), { timeout: 5000 }).toBeGreaterThan(before.getTime())
+  }
+  take()
+  await sending
+  vi.advanceTimersByTime(20_000)
+  expect(await row()).toMatchObject({ tries: 1, due_at: null, sent_at: expect.any(Date) })
+})
+
+test('a server that never comes to an end is left after the time for one try', async () => {
+  const webhook = await own.failingFor(23)
+  await warn(webhook.id)
+  const closed = Promise.withResolvers<void>()
+  const server = createServer((socket) => {
+    // Never silent for long, and never done.
+    const timer = setInterval(() => socket.write('220-wait\r\n'), 50)
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      clearInterval(timer)
+      closed.resolve()
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  const { db, world } = own
+  const smtp = { smtpUrl: `smtp://127.0.0.1:${port}`, smtpDeadlineMs: 300 }
+  const transport = createMailTransport({ ...smtp, from, dataDir: '/nonexistent', now: () => world.clock.now() })
+  await sendMails({ database: db.database, clock: world.clock, log, transport, from })()
+  expect(await own.mailRows(webhook.id)).toMatchObject([{ tries: 1, sent_at: null }])
+  await closed.promise
+  server.close()
 })
