@@ -100,6 +100,10 @@ export class LaneBacklog {
     if (this.#reading) this.#recordedDuringRead.add(eventId)
   }
 
+  get heldEventIds(): string[] {
+    return [...this.#held.keys()]
+  }
+
   holdsEpochBefore(epoch: number): boolean {
     for (const held of this.#held.values()) if (held < epoch) return true
     return false

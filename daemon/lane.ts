@@ -33,8 +33,8 @@ export interface LaneDeps extends LaneBacklogDeps {
   /** True when lanes are scarce: a dry one leaves at once. */
   crowded: () => boolean
   record: (result: AttemptResult) => void
-  /** Discards a batch of copies of an older epoch; the number discarded. */
-  discard: (state: LaneState) => Promise<number>
+  /** Discards a batch of copies of an older epoch, but for those that are held; the number discarded. */
+  discard: (state: LaneState, heldEventIds: string[]) => Promise<number>
   attempted: (result: AttemptResult) => void
 }
 
@@ -273,10 +273,13 @@ export class Lane {
     if (await this.#backlog.read(until, (delivery) => this.#isCurrent(delivery))) this.#stale = true
   }
 
-  /** Copies of an older epoch go once none of them is under way any more. */
+  /**
+   * Copies of an older epoch go once none of them is under way any more. One that was taken as current, and that an erasure has
+   * put into an older epoch since, waits for the end of its attempt.
+   */
   async #discard(): Promise<void> {
     this.#backlog.forgetPosition()
-    if ((await this.#deps.discard(this.#state)) > 0) return
+    if ((await this.#deps.discard(this.#state, this.#backlog.heldEventIds)) > 0) return
     this.#stale = false
     // A webhook that is not active gets nothing new that could be sent.
     if (this.#state.state !== 'active') this.#backlog.markDry()

@@ -84,7 +84,7 @@ export class Lanes {
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,
       readHead: togetherInTick((requests: HeadRequest[]) => listDueHeads(database.knex, requests)),
-      discard: (state) => this.#discard(state),
+      discard: (state, heldEventIds) => this.#discard(state, heldEventIds),
       attempted: (result) =>
         log.debug('delivery.attempted', {
           webhookId: result.webhookId,
@@ -269,9 +269,9 @@ export class Lanes {
     }
   }
 
-  async #discard(state: LaneState): Promise<number> {
+  async #discard(state: LaneState, heldEventIds: string[]): Promise<number> {
     const { database, clock, token } = this.#options
-    const lane = { webhookId: state.webhookId, token: token(), epoch: state.epoch, state: state.state }
+    const lane = { webhookId: state.webhookId, token: token(), epoch: state.epoch, state: state.state, heldEventIds }
     const discarded = await database.transaction((trx) => discardOldCopies(trx, lane, clock.now(), DISCARD_ROWS))
     if (discarded.normalMessages > 0) this.#options.messagesDue()
     return discarded.copies

@@ -164,11 +164,12 @@ const NOTHING_DISCARDED: Discarded = { copies: 0, normalMessages: 0 }
 /**
  * Discards pending copies of a webhook that were routed under an older epoch: they stay in the log and are never sent by
  * themselves; messages among them are handed back. Only the lane's owner does so, after its own attempts in flight have ended.
- * @param lane with the state that was read together with the epoch: any but `deleted` means that it was auto-deleted
+ * @param lane with the state that was read together with the epoch: any but `deleted` means that it was auto-deleted; what is
+ *   held is left to the attempt that is made of it
  */
 export async function discardOldCopies(
   trx: Knex.Transaction,
-  lane: { webhookId: string; token: string; epoch: number; state: string },
+  lane: { webhookId: string; token: string; epoch: number; state: string; heldEventIds?: string[] },
   now: Date,
   limit: number,
 ): Promise<Discarded> {
@@ -181,6 +182,7 @@ export async function discardOldCopies(
     .leftJoin('messages as m', 'm.event_id', 'q.event_id')
     .where('q.webhook_id', lane.webhookId)
     .where('q.epoch', '<', lane.epoch)
+    .whereNotIn('q.event_id', lane.heldEventIds ?? [])
     .orderBy(['q.due_at', 'q.event_id'])
     .limit(limit)
     .select('q.event_id', 'q.due_at', 'q.attempts', { message_id: 'm.event_id' })

@@ -135,6 +135,39 @@ describe('an erasure', () => {
     expect(await own.findings()).toEqual([])
   }, 90_000)
 
+  test('waits for attempts that were under way, and that fail, instead of leaving them to a retry without a body', async () => {
+    let release = () => {}
+    own.released = new Promise((resolve) => (release = resolve))
+    const endpoint = `${own.receiver.url}/slow/down`
+    const slow = await own.deliveries.webhook({ endpoint, events: ['lead.created'] })
+    const { knex } = own.app.database
+    const contact = newContact()
+    const leads = await Promise.all(
+      Array.from({ length: 4 }, () => own.staff.createEntry({ first_name: 'Zarina', contact: newContact() })),
+    )
+    await knex('entries').whereIn('id', leads).update({ contact })
+    const sent = () => own.receiver.requests.filter(({ path }) => path === '/slow/down').length
+    const queued = () => knex('delivery_queue').where({ webhook_id: slow.id })
+    await expect.poll(async () => [sent() > 0, (await queued()).length], { timeout: 20_000 }).toEqual([true, 4])
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    const underWay = sent()
+
+    const { erasureId } = done(await own.order({ contact }))
+    const step = async () => {
+      await stepErasure(own.app, erasureId)
+      return (await knex('erasures').where({ id: erasureId }).first('state')).state
+    }
+    // What was not begun is discarded; what is under way is waited for.
+    await expect.poll(async () => [await step(), (await queued()).length], { timeout: 9000 }).toEqual(['running', underWay]) // prettier-ignore
+    release()
+    await expect.poll(step, { timeout: 30_000 }).toBe('completed')
+    await expect.poll(queued, { timeout: 10_000 }).toEqual([])
+    expect(sent()).toBe(underWay)
+    const ended = await knex('deliveries').where({ webhook_id: slow.id }).pluck('status')
+    expect(ended).toEqual(leads.map(() => 'discarded'))
+    expect(await own.findings()).toEqual([])
+  }, 90_000)
+
   test('is for the role admin alone, names somebody, and is seen in its own account only', async () => {
     const { status } = await own.order({ contact: newContact() }, own.staff.staffKey)
     expect(status).toBe(403)

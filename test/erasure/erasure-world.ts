@@ -52,7 +52,7 @@ export class ErasureWorld {
     // Endpoints that repeat what they were sent.
     this.receiver = await startHttpsReceiver(this.tls, async ({ path, body }) => {
       if (path.startsWith('/slow')) await this.released
-      return { status: path.startsWith('/down') ? 503 : 200, body: body.toString('utf8').slice(0, 900) }
+      return { status: path.includes('/down') ? 503 : 200, body: body.toString('utf8').slice(0, 900) }
     })
     const deliveries = await new DeliveryWorld(app.database).open()
     this.deliveries = deliveries
