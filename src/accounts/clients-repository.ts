@@ -48,6 +48,11 @@ export async function findClient(knex: Knex, clientId: string): Promise<Client |
   }
 }
 
+/** Valid secrets, held until the transaction ends: none of them is revoked meanwhile. */
+export async function holdSecretHashes(trx: Knex.Transaction, clientId: string): Promise<Buffer[]> {
+  return trx('client_secrets').where({ client_id: clientId }).whereNotNull('slot').forShare().pluck('secret_hash')
+}
+
 /**
  * Takes a free slot: the unique key over (client, slot) decides, so that two calls at once can't both take the last one.
  * @returns whether one was free

@@ -1,4 +1,4 @@
-import { findClient } from '../accounts/clients-repository.ts'
+import { findClient, holdSecretHashes } from '../accounts/clients-repository.ts'
 import { equalInConstantTime, hashSecret, newSecret } from '../crypto.ts'
 import { unauthorized } from '../errors.ts'
 import { newId } from '../ids.ts'
@@ -35,13 +35,12 @@ export function tokenHandlers({ database, clock, accessTokens }: HandlerDeps): T
     async issueToken({ body }) {
       const client = await findClient(database.knex, body.clientID)
       const sentHash = hashSecret(body.clientSecret)
-      const hashes = client?.secretHashes ?? []
-      // Every secret is compared, so that the time taken does not tell which one was close.
-      const fits = hashes.map((hash) => equalInConstantTime(hash, sentHash)).includes(true)
-      if (!client || !fits) throw invalidClientCredentials()
+      if (!client || !isOneOf(client.secretHashes, sentHash)) throw invalidClientCredentials()
       const familyId = newId(clock.nowMs())
       const { refreshToken, row } = makeRefreshToken(familyId)
       await database.transaction(async (trx) => {
+        // A revocation that ends the account's sessions was before, or waits and finds this one.
+        if (!isOneOf(await holdSecretHashes(trx, client.clientId), sentHash)) throw invalidClientCredentials()
         await insertTokenFamily(trx, {
           id: familyId,
           clientId: client.clientId,
@@ -74,6 +73,11 @@ export function tokenHandlers({ database, clock, accessTokens }: HandlerDeps): T
       return replyWithTokens(rotated.accountId, rotated.refreshToken)
     },
   }
+}
+
+/** Every one is compared, so that the time taken does not tell which one was close. */
+function isOneOf(hashes: Buffer[], sentHash: Buffer): boolean {
+  return hashes.map((hash) => equalInConstantTime(hash, sentHash)).includes(true)
 }
 
 /** One answer for an unknown client, a wrong secret, and a refresh token that does not serve. */

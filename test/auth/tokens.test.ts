@@ -29,6 +29,21 @@ const refresh = (refreshToken: string, clientID = account.clientId) =>
   app.call('POST', REFRESH, { body: { clientID, refreshToken } })
 const use = async (token: string) => (await app.call('GET', '/client/labs', { token })).status
 
+/** Calls meanwhile, and then revokes the account's secret and ends its sessions, as one transaction. */
+async function revokedMeanwhile<T>(calls: () => Promise<T>): Promise<[first: T | 'waits', then: T]> {
+  let asked!: Promise<T>
+  const first = await app.database.transaction(async (trx) => {
+    await trx('client_secrets').where({ client_id: account.clientId }).forUpdate()
+    asked = calls()
+    const before = await Promise.race([asked, new Promise<'waits'>((resolve) => setTimeout(resolve, 500, 'waits'))])
+    const now = app.clock.now()
+    await trx('client_secrets').where({ client_id: account.clientId }).update({ slot: null, revoked_at: now })
+    await trx('refresh_token_families').where({ account_id: account.id }).update({ revoked_at: now })
+    return before
+  })
+  return [first, await asked]
+}
+
 describe('an access token', () => {
   test('is issued for the right pair and serves for expiresIn seconds and 30 more of skew', async () => {
     const { authToken, expiresIn } = await signIn()
@@ -44,6 +59,15 @@ describe('an access token', () => {
     const { authToken, expiresIn } = await signIn()
     app.clock.advance((expiresIn + 30) * SECOND)
     expect(await use(authToken)).toBe(401)
+  })
+
+  test('is not issued for a secret that is revoked at that moment: no session outlives the end of all', async () => {
+    const body = { clientID: account.clientId, clientSecret: account.clientSecret }
+    const [first, then] = await revokedMeanwhile(() => app.call('POST', TOKEN, { body }))
+    expect([first, then.status]).toEqual(['waits', 401])
+    expect(
+      await app.database.knex('refresh_token_families').where({ account_id: account.id, revoked_at: null }),
+    ).toEqual([])
   })
 
   test.each([
