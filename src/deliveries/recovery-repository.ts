@@ -149,9 +149,13 @@ export async function recordRecoveryEnd(
   await trx('recoveries').where({ id: recoveryId }).update({ state, finished_at: now, updated_at: now })
 }
 
-/** Whether copies of an older epoch may still wait to be discarded: they are ended deliveries only after that. */
+/**
+ * Whether copies of an older epoch may still wait to be discarded: they are ended deliveries only after that. The lane's row
+ * stays locked: results of known lanes are recorded under that lock alone, and what ends between a look at the deliveries and one
+ * at the queue would be taken for a delivery that has ended and waits nowhere.
+ */
 export async function hasOldCopies(trx: Knex.Transaction, webhook: LockedWebhook): Promise<boolean> {
-  const lane = await trx('lanes').where({ webhook_id: webhook.id }).first('clean_epoch')
+  const lane = await trx('lanes').where({ webhook_id: webhook.id }).forUpdate().first('clean_epoch')
   return lane !== undefined && lane.clean_epoch < webhook.epoch
 }
 

@@ -14,7 +14,7 @@ import { newId, publicEventId } from '../../src/ids.ts'
 import { recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld, type TestWebhook } from '../support/delivery-world.ts'
-import { buildEnded, buildEvent } from '../support/logged-deliveries.ts'
+import { buildEnded, buildEvent, buildPending } from '../support/logged-deliveries.ts'
 import { createTestTls } from '../support/tls.ts'
 
 const DAY_MS = 86_400_000
@@ -226,6 +226,30 @@ describe('a recovery', () => {
     expect(await knex()('delivery_queue').where({ webhook_id: webhook.id })).toHaveLength(30)
     while ((await step()) !== 'ended');
     expect(await recoveryRow(recovery)).toMatchObject({ state: 'completed', requeued: 30 })
+  })
+
+  test('waits for a result that is being recorded, and does not send again what it delivers', async () => {
+    const webhook = await world.webhook({ endpoint: receiver.url })
+    const event = await eventAt(hoursAgo(2).getTime())
+    // Sent again once already: it waits, and what it ended as before still stands.
+    await buildEnded(knex(), webhook.id, event, 'exhausted', 9)
+    await buildPending(knex(), webhook.id, event, { dueAt: new Date(world.clock.nowMs() + 60_000), attempts: 9 })
+    const recovery = await recover(webhook, hoursAgo(3))
+    const copy = { webhook_id: webhook.id, event_id: event }
+    let step!: Promise<string>
+    await db.database.transaction(async (trx) => {
+      // As the recorder does for a lane that it knows: the lane is locked, the webhook is not.
+      await trx('lanes').where({ webhook_id: webhook.id }).forUpdate().first()
+      await trx('deliveries').where(copy).update({ status: 'delivered', attempts: 10 })
+      step = db.database.transaction((other) => stepRecovery(other, recovery, world.clock.now()))
+      const first = await Promise.race([step, new Promise((resolve) => setTimeout(resolve, 500, 'waits'))])
+      expect(first).toBe('waits')
+      await trx('delivery_queue').where(copy).delete()
+    })
+    await step
+    expect(await knex()('delivery_queue').where(copy)).toEqual([])
+    expect(await recoveryRow(recovery)).toMatchObject({ requeued: 0 })
+    await knex()('deliveries').where(copy).delete()
   })
 
   test('leaves a step undone as a whole when it is cut off, and goes on behind the last one', async () => {
