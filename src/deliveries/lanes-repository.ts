@@ -80,8 +80,9 @@ export async function findOwnedLane(knex: Knex, webhookId: string, token: string
 /**
  * Gives lanes back with their due times raised to the smallest that waits. The lanes' rows are locked first and the queue is
  * read afterwards with a fresh view: a fan-out that commits in between has its rows seen here, one that commits later
- * waits for the row and lowers the due time after us. Either way nothing due is forgotten. The same for a deletion that this
- * owner has not seen: its old copies wait for a retry that may be hours away, and are to be discarded now.
+ * waits for the row and lowers the due time after us. Either way nothing due is forgotten. The same for a deletion or a
+ * reactivation that this owner has not seen: its old copies wait for a retry that may be hours away, and are to be discarded now;
+ * and where there are none, that is to be written down.
  * @param end `COMMIT` where the caller's transaction leaves that to it
  */
 export async function settleLanes(
@@ -107,7 +108,7 @@ export async function settleLanes(
   const settled = owned!.map((lane) => {
     const row = fresh.get(lane.webhook_id)
     const nextDueAt: Date | null = row?.due_at ?? null
-    const dueAt = nextDueAt !== null && lane.clean_epoch < row!.epoch ? lane.due_at : nextDueAt
+    const dueAt = row && lane.clean_epoch < row.epoch ? lane.due_at : nextDueAt
     return [lane.webhook_id, dueAt, null]
   })
   await send([

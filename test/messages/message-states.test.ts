@@ -192,6 +192,21 @@ describe('a deleted webhook', () => {
     expect(await laneRow()).toMatchObject({ owner: null, due_at: null })
   })
 
+  test('that has nothing waiting when its lane settles is seen by the next owner all the same, who writes it down', async () => {
+    const webhookId = await webhook()
+    await daemon.route()
+    await daemon.take(webhookId)
+    await world.deleteWebhook(webhookId)
+    const laneRow = () => knex()('lanes').where({ webhook_id: webhookId }).first()
+    const settle = () => db.database.transaction((trx) => settleLanes(sendThrough(trx), [webhookId], daemon.token))
+    await settle()
+    expect((await laneRow()).due_at.getTime()).toBeLessThanOrEqual(world.clock.nowMs())
+    await daemon.take(webhookId)
+    await daemon.discard(webhookId)
+    await settle()
+    expect(await laneRow()).toMatchObject({ owner: null, due_at: null, clean_epoch: 2 })
+  })
+
   test('hands nothing back twice when both webhooks of a message go at once', async () => {
     for (let round = 0; round < 60; round++) {
       const ids = [await webhook(), await webhook()]
