@@ -76,8 +76,15 @@ export async function claimPartyEvents(trx: Knex.Transaction, webhook: Webhook, 
     return []
   } catch (error) {
     if (!isDuplicate(error)) throw error
-    // The refused insert holds the other's row locked, so that it can't be gone by now.
-    const rows = await trx('webhook_party_guards').where(scope).whereIn('event_type', events).select('event_type')
+    // The refused insert holds the other's row locked, so that it can't be gone by now. Read as it is, locked: a plain read may
+    // come a moment before MariaDB shows what was committed.
+    const rows = await trx('webhook_party_guards')
+      .where(scope)
+      .whereIn('event_type', events)
+      .forShare()
+      .select('event_type')
+    // An active webhook without its guards would be one too many for ever.
+    if (rows.length === 0) throw error
     const taken = new Set(rows.map((row) => row.event_type))
     return webhook.events.filter((eventType) => taken.has(eventType))
   }
