@@ -111,6 +111,7 @@ export async function listBillsOfPatients(
     .whereIn('patient_id', patientIds)
     .orderBy('id')
     .limit(limit)
+    .forUpdate()
     .pluck('id')
 }
 
