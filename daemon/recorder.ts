@@ -69,19 +69,22 @@ export class Recorder {
     const { batch, token, clock, rules, log, onRecorded } = this.#options
     let inDoubt = false
     for (let waitMs = RETRY_WAIT_MS; ; waitMs = Math.min(waitMs * 2, RETRY_WAIT_MAX_MS)) {
+      const owner = token()
+      const own = results.filter((result) => result.token === owner)
+      if (own.length === 0) return
+      let recorded
       try {
-        const owner = token()
-        const own = results.filter((result) => result.token === owner)
-        if (own.length === 0) return
-        onRecorded(own, await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt, this.#known))
-        return
+        recorded = await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt, this.#known)
       } catch (error) {
         if (!isRetriable(error) && !isConnectionFault(error)) return this.#split(results, error)
         // The connection may have broken behind the COMMIT.
         inDoubt ||= isConnectionFault(error)
         log.warn('attempts.record_retried', { ...errorFields(error), batch: results.length })
         await new Promise((resolve) => setTimeout(resolve, waitMs * (0.5 + Math.random() / 2)))
+        continue
       }
+      // Not a part of what is tried again: it is on disk.
+      return onRecorded(own, recorded)
     }
   }
 
