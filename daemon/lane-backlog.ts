@@ -9,6 +9,7 @@ import {
   listWaitingUpTo,
   type PendingDelivery,
   type QueuePosition,
+  type ReadTimes,
 } from '../src/deliveries/delivery-queue-repository.ts'
 import type { ReadAhead } from './read-ahead.ts'
 
@@ -164,44 +165,44 @@ export class LaneBacklog {
   }
 
   /**
-   * @param until reads what is due up to this time
+   * @param times reads what is due up to then
    * @returns whether there are copies that are not to be sent, because `isCurrent` says so
    */
-  async read(until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+  async read(times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
     this.#reading = true
     this.#recordedDuringRead.clear()
     try {
-      return await this.#read(until, isCurrent)
+      return await this.#read(times, isCurrent)
     } finally {
       this.#reading = false
     }
   }
 
-  async #read(until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+  async #read(times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
     const rows = this.#deps.readAhead.begin(this.#readRows)
     // Then it asks for more only when it has little left, not again and again for what it can't have.
     if (rows < this.#readRows) this.#readRows = Math.max(FIRST_READ_ROWS, rows)
     try {
-      return await this.#readSome(rows, until, isCurrent)
+      return await this.#readSome(rows, times, isCurrent)
     } finally {
       this.#deps.readAhead.end(rows)
     }
   }
 
-  async #readSome(rows: number, until: Date, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+  async #readSome(rows: number, times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
     const nowMs = monotonicMs()
     const generation = this.#generation
     const headIsDue = this.#nudged || this.isHeadDue
     this.#nudged = false
     let after = this.#position
-    if (after && headIsDue && !(await this.#holdsAllUpTo(after, until))) after = undefined
+    if (after && headIsDue && !(await this.#holdsAllUpTo(after, times))) after = undefined
     const sawHead = headIsDue || after === undefined
     // What is held stands at the head of the queue until it is recorded: read past it.
     const limit = rows + (after ? 0 : this.#held.size)
     const read =
       after || limit > MOST_SHARED_ROWS
-        ? await listDueDeliveries(this.#deps.knex, this.#webhookId, until, after, limit)
-        : await this.#deps.readHead({ webhookId: this.#webhookId, until, limit })
+        ? await listDueDeliveries(this.#deps.knex, this.#webhookId, times, after, limit)
+        : await this.#deps.readHead({ webhookId: this.#webhookId, times, limit })
     // What was dropped meanwhile may have been dropped for what this reading did not see yet.
     if (generation !== this.#generation) return false
     if (sawHead) this.#headReadAtMs = nowMs
@@ -216,18 +217,20 @@ export class LaneBacklog {
     const current = fresh.filter(isCurrent)
     for (const delivery of current) this.#hold(delivery)
     const areAllCurrent = current.length === fresh.length
+    // One that was recorded meanwhile may wait again, and a lane that has recovered is to send that too before it is dry.
+    const mayHaveMissed = times.until > times.now && read.some(({ eventId }) => this.#recordedDuringRead.has(eventId))
     if (read.length < limit) {
       // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
-      if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()
+      if (sawHead && areAllCurrent && !mayHaveMissed && !this.#nudged) this.#dryAtMs = monotonicMs()
       else this.#headReadAtMs = -Infinity
     }
     return !areAllCurrent
   }
 
   /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */
-  async #holdsAllUpTo(position: QueuePosition, until: Date): Promise<boolean> {
+  async #holdsAllUpTo(position: QueuePosition, times: ReadTimes): Promise<boolean> {
     if (this.#held.size < FIRST_READ_ROWS / 2) return false
-    const waiting = await listWaitingUpTo(this.#deps.knex, this.#webhookId, until, position, this.#held.size + 1)
+    const waiting = await listWaitingUpTo(this.#deps.knex, this.#webhookId, times, position, this.#held.size + 1)
     return waiting.every((eventId) => this.#held.has(eventId) || this.#recordedDuringRead.has(eventId))
   }
 

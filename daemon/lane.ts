@@ -58,6 +58,8 @@ export class Lane {
   #unrecordable = 0
   readonly #inFlight = new Set<InFlight>()
   #readAgainAtMs = -Infinity
+  /** When it was told last whether its webhook is failing. */
+  #healthAtMs = -Infinity
   /** Copies of an older epoch stand in the queue: to be discarded. */
   #stale: boolean
   #reading = false
@@ -135,8 +137,11 @@ export class Lane {
     // A reading that was under way when what came later was written must not bring back what was before.
     if (atMs < this.#stateAtMs) return
     const changed = state.epoch !== this.#state.epoch || state.state !== this.#state.state
-    this.#state = state
+    const { failing, eagerUntil } = this.#state
+    // Nor may one from before what was recorded since.
+    this.#state = atMs < this.#healthAtMs ? { ...state, failing, eagerUntil } : state
     this.#stateAtMs = atMs
+    if (this.eager && eagerUntil === null) this.#backlog.nudge()
     if (changed) {
       // Deleted, or deleted and reactivated, in between: what was read belongs to the epoch before.
       this.#backlog.drop()
@@ -174,6 +179,7 @@ export class Lane {
   setFailing(failing: boolean): void {
     // What waits for its retry is due at once after a recovery; the next refresh brings the stored value.
     this.#state = { ...this.#state, failing, eagerUntil: failing ? null : EAGER }
+    this.#healthAtMs = monotonicMs()
     this.#chooseGate()
     this.nudge()
   }
@@ -269,8 +275,11 @@ export class Lane {
   }
 
   async #readDue(): Promise<void> {
-    const until = this.#state.eagerUntil ?? this.#deps.clock.now()
-    if (await this.#backlog.read(until, (delivery) => this.#isCurrent(delivery))) this.#stale = true
+    const now = this.#deps.clock.now()
+    if (
+      await this.#backlog.read({ now, until: this.#state.eagerUntil ?? now }, (delivery) => this.#isCurrent(delivery))
+    )
+      this.#stale = true
   }
 
   /**

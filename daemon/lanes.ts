@@ -192,17 +192,18 @@ export class Lanes {
   /** Called for each batch of results that is on disk. */
   recorded(results: AttemptResult[], recorded: Recorded): void {
     for (const webhookId of recorded.lostWebhookIds) this.#lanes.get(webhookId)?.lose()
-    for (const { webhookId, to } of recorded.healthChanges) {
-      this.#options.log.info('webhook.health_changed', { webhookId, state: to })
-      if (to === 'auto_deleted') this.#lanes.get(webhookId)?.deactivate()
-      else this.#lanes.get(webhookId)?.setFailing(to === 'failing')
-    }
     const told = new Set<Lane>()
     for (const result of results) {
       const lane = this.#lanes.get(result.webhookId)
       if (!lane) continue
       lane.recorded(result)
       told.add(lane)
+    }
+    // Behind that: a lane that recovers reads at once, and what it held until now is among what it is to read.
+    for (const { webhookId, to } of recorded.healthChanges) {
+      this.#options.log.info('webhook.health_changed', { webhookId, state: to })
+      if (to === 'auto_deleted') this.#lanes.get(webhookId)?.deactivate()
+      else this.#lanes.get(webhookId)?.setFailing(to === 'failing')
     }
     for (const lane of told) lane.pump()
     if (recorded.normalMessages > 0) this.#options.messagesDue()

@@ -44,6 +44,7 @@ export function attemptResult(
     dueAt: delivery.dueAt,
     place: delivery.place,
     n: delivery.attempts + 1,
+    earlyAttempts: delivery.earlyAttempts,
     epoch: delivery.epoch,
     isTest: delivery.isTest,
     isMessage: delivery.isMessage,

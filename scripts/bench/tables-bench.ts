@@ -115,9 +115,10 @@ async function measure(world: BenchWorld, labIds: string[], webhookIds: string[]
     await world.addEvents(EVENTS_A_ROUND, true, labIds[place]!)
     claims.push(
       await timed(async () => {
-        await findWork(database.knex, clock.now(), 200)
-        await routeEvents(database.batch, clock.now(), 500)
-        await listDueDeliveries(database.knex, webhookIds[place]!, clock.now(), undefined, 100)
+        const now = clock.now()
+        await findWork(database.knex, now, 200)
+        await routeEvents(database.batch, now, 500)
+        await listDueDeliveries(database.knex, webhookIds[place]!, { now, until: now }, undefined, 100)
       }),
     )
     await database.knex('delivery_queue').where({ webhook_id: webhookIds[place]! }).delete()

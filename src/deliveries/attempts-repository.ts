@@ -138,12 +138,13 @@ async function recordAll(
     })
     if (applied.length === 0) return { lostWebhookIds, ...NOTHING_RECORDED }
     const endedCopies = endedCopiesOf(applied)
+    const changes = changesOf(before, after, applied)
     const written = await send([
       ...removedStatements(applied.map(({ result }) => result)),
       ...attemptStatements(applied, now),
       ...mailStatements(applied, now),
       ...healthStatements(before, after, now),
-      ...laneStatements(before, after, now),
+      ...laneStatements(after, changes, now),
       // Behind the copies' own rows, which they look for.
       ...copyEndStatements(endedCopies, now),
       COMMIT,
@@ -151,7 +152,7 @@ async function recordAll(
     known.learn(token, after.values())
     const normalMessages = countNormal(endedCopies, written.slice(0, -1))
     const exhausted = applied.filter(({ delivery }) => 'status' in delivery && delivery.status === 'exhausted').length
-    return { lostWebhookIds, healthChanges: changesOf(before, after), normalMessages, exhausted }
+    return { lostWebhookIds, healthChanges: changes, normalMessages, exhausted }
   })
 }
 
@@ -199,7 +200,7 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
     if ('retryAt' in delivery) {
       const attempt = [seq, startedAt, Math.round(durationMs), result.class, status, error, answer]
       earlier.push([webhookId, eventId, n, now, ...attempt])
-      retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch])
+      retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch, earlyAttemptsOf(result)])
       continue
     }
     ended.push({
@@ -219,8 +220,16 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
   return [
     ...endedStatements(ended, now),
     ...unlessEmpty(earlier, INSERT_EARLIER),
-    ...unlessEmpty(retried, 'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch) VALUES ?'),
+    ...unlessEmpty(
+      retried,
+      'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch, early_attempts) VALUES ?',
+    ),
   ]
+}
+
+/** This one too, where it was made before its time; one at its time begins the count anew. */
+function earlyAttemptsOf({ dueAt, startedAt, earlyAttempts }: AttemptResult): number {
+  return dueAt.getTime() > startedAt.getTime() ? earlyAttempts + 1 : 0
 }
 
 function messageIdsOf(results: AttemptResult[]): string[] {
@@ -271,9 +280,8 @@ function healthStatements(before: Map<string, LaneRecord>, after: Map<string, La
   return all
 }
 
-function laneStatements(before: Map<string, LaneRecord>, after: Map<string, LaneRecord>, now: Date): Statement[] {
+function laneStatements(after: Map<string, LaneRecord>, changes: HealthChange[], now: Date): Statement[] {
   const eagerUntil = new Date(now.getTime() + EAGER_DAYS * 86_400_000)
-  const changes = changesOf(before, after)
   const recovered = changes.filter(({ to }) => to === 'healthy').map(({ webhookId }) => webhookId)
   const failing = [...after.values()]
     .filter(({ health }) => health.firstFailureAt !== null)
@@ -297,14 +305,20 @@ function unlessNone(webhookIds: string[], sql: string, value: Date | null): Stat
   return webhookIds.length > 0 ? [{ sql, values: [value, webhookIds] }] : []
 }
 
-function changesOf(before: Map<string, LaneRecord>, after: Map<string, LaneRecord>): HealthChange[] {
+/** One that has failed and recovered within the batch has recovered: what failed in it waits for a retry. */
+function changesOf(
+  before: Map<string, LaneRecord>,
+  after: Map<string, LaneRecord>,
+  applied: AppliedResult[],
+): HealthChange[] {
+  const recovered = new Set(applied.flatMap(({ result, recovers }) => (recovers ? [result.webhookId] : [])))
   const changes: HealthChange[] = []
   for (const [webhookId, { state, health }] of after) {
     const was = before.get(webhookId)!
     const failing = health.firstFailureAt !== null
     if (state !== was.state) changes.push({ webhookId, to: 'auto_deleted' })
-    else if (failing !== (was.health.firstFailureAt !== null))
-      changes.push({ webhookId, to: failing ? 'failing' : 'healthy' })
+    else if (!failing && recovered.has(webhookId)) changes.push({ webhookId, to: 'healthy' })
+    else if (failing && was.health.firstFailureAt === null) changes.push({ webhookId, to: 'failing' })
   }
   return changes
 }

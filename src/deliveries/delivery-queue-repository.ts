@@ -11,6 +11,8 @@ export interface PendingDelivery {
   dueAt: Date
   /** Attempts made so far. */
   attempts: number
+  /** The last so many of them came before their time, because the webhook had recovered. */
+  earlyAttempts: number
   /** The webhook's epoch when this copy was routed; an older one than the webhook's is discarded. */
   epoch: number
   /** Asked for by hand: sent once, judges nothing. */
@@ -28,25 +30,50 @@ export interface QueuePosition {
   eventId: string
 }
 
-const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.epoch, q.is_test, b.is_message, b.body'
+/** What is due sooner than in this time comes by itself within the minute that a recovery has. */
+const SOON_MS = 45_000
+
+export interface ReadTimes {
+  now: Date
+  /** Later than now: what waits for a later retry is read as well, because its webhook has recovered. */
+  until: Date
+}
+
+/** Before its time a copy is sent so often, each time after a recovery, until an attempt at its time has failed as well. */
+const EARLY_MOST = 2
+
+/**
+ * A copy that its endpoint never takes, beside others that it takes, would have all of its attempts within seconds, one for each
+ * time that its webhook recovers.
+ */
+function isToBeRead({ now, until }: ReadTimes): { sql: string; values: (Date | number)[] } {
+  if (until <= now) return { sql: 'q.due_at <= ?', values: [until] }
+  return {
+    sql: 'q.due_at <= ? AND (q.due_at <= ? OR (q.early_attempts < ? AND q.due_at > ?))',
+    values: [until, now, EARLY_MOST, new Date(now.getTime() + SOON_MS)],
+  }
+}
+
+const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test, b.is_message, b.body'
 const FROM = 'FROM delivery_queue q JOIN event_bodies b ON b.event_id = q.event_id'
 
 /**
  * Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them.
- * @param until read what is due up to this time
+ * @param times read what is due up to then
  * @param after go on behind this position; undefined: from the head of the queue
  */
 export async function listDueDeliveries(
   knex: Knex,
   webhookId: string,
-  until: Date,
+  times: ReadTimes,
   after: QueuePosition | undefined,
   limit: number,
 ): Promise<PendingDelivery[]> {
+  const due = isToBeRead(times)
   if (!after) {
     const [rows] = await knex.raw(
-      `SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?`,
-      [webhookId, until, limit],
+      `SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND ${due.sql} ORDER BY q.due_at, q.event_id LIMIT ?`,
+      [webhookId, ...due.values, limit],
     )
     return (rows as Row[]).map((row) => toPending(webhookId, row))
   }
@@ -54,27 +81,29 @@ export async function listDueDeliveries(
   // would make them walk every row of one due time. Left to itself, MySQL may begin with all bodies of later events.
   const [rows] = await knex.raw(
     `SELECT ${COLUMNS} FROM delivery_queue q FORCE INDEX (PRIMARY) STRAIGHT_JOIN event_bodies b ON b.event_id = q.event_id
-     WHERE q.webhook_id = ? AND q.due_at <= ? AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?))
+     WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?))
      ORDER BY q.due_at, q.event_id LIMIT ?`,
-    [webhookId, until, after.dueAt, after.dueAt, after.eventId, limit],
+    [webhookId, ...due.values, after.dueAt, after.dueAt, after.eventId, limit],
   )
   return (rows as Row[]).map((row) => toPending(webhookId, row))
 }
 
 export interface HeadRequest {
   webhookId: string
-  until: Date
+  times: ReadTimes
   limit: number
 }
 
 /** The same from the heads of several queues, in one statement. @returns the deliveries of each, in the order asked */
 export async function listDueHeads(knex: Knex, requests: HeadRequest[]): Promise<PendingDelivery[][]> {
   // Told apart by their place: two may ask for the same webhook, one of them for a lane that was just lost.
+  const due = requests.map(({ times }) => isToBeRead(times))
   const part = (_: HeadRequest, place: number) =>
-    `(SELECT ${place} AS place, ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND q.due_at <= ? ORDER BY q.due_at, q.event_id LIMIT ?)`
+    `(SELECT ${place} AS place, ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND ${due[place]!.sql}
+      ORDER BY q.due_at, q.event_id LIMIT ?)`
   const [rows] = await knex.raw(
     requests.map(part).join(' UNION ALL '),
-    requests.flatMap(({ webhookId, until, limit }) => [webhookId, until, limit]),
+    requests.flatMap(({ webhookId, limit }, place) => [webhookId, ...due[place]!.values, limit]),
   )
   const heads = requests.map((): PendingDelivery[] => [])
   for (const row of rows as (Row & { place: number })[]) {
@@ -110,6 +139,7 @@ function toPending(webhookId: string, row: Row): PendingDelivery {
     eventId: row.event_id as string,
     dueAt: row.due_at as Date,
     attempts: row.attempts as number,
+    earlyAttempts: row.early_attempts as number,
     epoch: row.epoch as number,
     isTest: row.is_test === 1,
     isMessage: row.is_message === 1,
@@ -122,15 +152,16 @@ function toPending(webhookId: string, row: Row): PendingDelivery {
 export async function listWaitingUpTo(
   knex: Knex,
   webhookId: string,
-  until: Date,
+  times: ReadTimes,
   { dueAt, eventId }: QueuePosition,
   limit: number,
 ): Promise<string[]> {
+  const due = isToBeRead(times)
   const [rows] = await knex.raw(
-    `SELECT event_id FROM delivery_queue
-     WHERE webhook_id = ? AND due_at <= ? AND (due_at < ? OR (due_at = ? AND event_id <= ?))
-     ORDER BY due_at, event_id LIMIT ?`,
-    [webhookId, until, dueAt, dueAt, eventId, limit],
+    `SELECT q.event_id FROM delivery_queue q
+     WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at < ? OR (q.due_at = ? AND q.event_id <= ?))
+     ORDER BY q.due_at, q.event_id LIMIT ?`,
+    [webhookId, ...due.values, dueAt, dueAt, eventId, limit],
   )
   return (rows as { event_id: string }[]).map((row) => row.event_id)
 }

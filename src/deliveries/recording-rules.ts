@@ -17,6 +17,8 @@ export interface AttemptResult {
   place: number
   /** Number of this attempt, from 1. */
   n: number
+  /** The last so many before it came before their time. */
+  earlyAttempts: number
   epoch: number
   /** Asked for by hand: judges nothing, and is the only attempt. */
   isTest: boolean
@@ -56,6 +58,8 @@ export interface AppliedResult {
   result: AttemptResult
   seq: number
   delivery: { status: 'delivered' | 'exhausted' | 'discarded' } | { retryAt: Date }
+  /** A 2xx of a webhook that was failing. */
+  recovers: boolean
   /** In this order, with the health that they are about. */
   effects: { effect: HealthEffect; health: WebhookHealth }[]
   /** What it means for the message; undefined: its copy waits for a further try. */
@@ -72,13 +76,15 @@ export function applyResult(lane: LaneRecord, result: AttemptResult, now: Date, 
   const seq = lane.seq
   // A result of an epoch before, or of a webhook that was deleted meanwhile, is logged and judges nothing.
   const current = lane.state === 'active' && lane.epoch === result.epoch
-  const effects = current && !result.isTest ? judge(lane, result, rules) : []
-  if (result.ok) return { result, seq, delivery: { status: 'delivered' }, effects, copyEnd: 'taken' }
-  const retryAt = current && !result.isTest ? retryTime(lane, result, now, rules) : undefined
+  const judged = current && !result.isTest
+  const recovers = judged && result.ok && lane.health.firstFailureAt !== null
+  const effects = judged ? judge(lane, result, rules) : []
+  if (result.ok) return { result, seq, delivery: { status: 'delivered' }, recovers, effects, copyEnd: 'taken' }
+  const retryAt = judged ? retryTime(lane, result, now, rules) : undefined
   if (lane.state === 'active' && retryAt !== undefined)
-    return { result, seq, delivery: { retryAt }, effects, copyEnd: undefined }
+    return { result, seq, delivery: { retryAt }, recovers, effects, copyEnd: undefined }
   const status = current && retryAt === undefined ? 'exhausted' : 'discarded'
-  return { result, seq, delivery: { status }, effects, copyEnd: endOfCopy(lane, current) }
+  return { result, seq, delivery: { status }, recovers, effects, copyEnd: endOfCopy(lane, current) }
 }
 
 /** Only an auto-deleted webhook becomes active again: one that is active under a newer epoch had been auto-deleted. */

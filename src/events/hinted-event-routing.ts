@@ -72,7 +72,7 @@ function readStatements(now: Date): Statement[] {
   return [
     {
       sql: `SELECT ${STATE_COLUMNS.join(', ')}, l.owner, w.id, w.endpoint,
-              q.event_id, q.due_at, q.attempts, q.is_test, q.epoch AS copy_epoch,
+              q.event_id, q.due_at, q.attempts, q.early_attempts, q.is_test, q.epoch AS copy_epoch,
               q.epoch = w.epoch AND NOT EXISTS (
                 SELECT 1 FROM delivery_queue o WHERE o.webhook_id = q.webhook_id AND o.event_id <> q.event_id
               ) AS is_head

@@ -34,7 +34,7 @@ async function backlogOf(copies: number) {
   const readHead = async (request: Parameters<typeof listDueHeads>[1][number]) =>
     (await listDueHeads(knex, [request]))[0]!
   const backlog = new LaneBacklog({ knex, readAhead: new ReadAhead(), readHead }, id)
-  const read = () => backlog.read(ALL, ({ epoch }) => epoch === 1)
+  const read = () => backlog.read({ now: ALL, until: ALL }, ({ epoch }) => epoch === 1)
   const queued: string[] = await knex('delivery_queue').where({ webhook_id: id }).orderBy(['due_at', 'event_id']).pluck('event_id') // prettier-ignore
   const remove = (eventId: string) => knex('delivery_queue').where({ webhook_id: id, event_id: eventId }).delete()
   return { id, backlog, read, add, queued, remove }
@@ -63,7 +63,10 @@ test('copies come in the order of the queue, each once, until a look at the head
 
 test('what comes with the lane is held as if it had been read, and no more is asked for until something is said to come', async () => {
   const { id, backlog, read, add, queued } = await backlogOf(3)
-  backlog.give((await listDueHeads(db.database.knex, [{ webhookId: id, until: ALL, limit: 10 }]))[0]!, monotonicMs())
+  backlog.give(
+    (await listDueHeads(db.database.knex, [{ webhookId: id, times: { now: ALL, until: ALL }, limit: 10 }]))[0]!,
+    monotonicMs(),
+  )
   expect([backlog.wantsRows, backlog.isHeadDue]).toEqual([false, false])
   expect(takeAll(backlog)).toEqual(queued)
   await add(1)

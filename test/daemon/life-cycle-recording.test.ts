@@ -51,7 +51,7 @@ async function attemptOf(status: number): Promise<AttemptResult> {
   const { epoch, due_at: dueAt } = await knex()('delivery_queue').where({ event_id: eventId }).first()
   const ok = status < 300
   return {
-    ...{ token, webhookId, eventId, dueAt, place: 1, n: 1, epoch, isTest: false, isMessage: false },
+    ...{ token, webhookId, eventId, dueAt, place: 1, n: 1, earlyAttempts: 0, epoch, isTest: false, isMessage: false },
     ...{ startedAt: world.clock.now(), durationMs: 5, ok, class: ok ? 'ok' : 'status', status },
     ...{ error: ok ? null : `HTTP status ${status}`, answer: null, retryAfterMs: undefined },
   }

@@ -60,11 +60,13 @@ test.each([
   const position = { dueAt: dueAtOf(place), eventId: eventIds[place]! }
   const expected = eventIds.slice(place + 1, place + 1 + LIMIT)
   for (const webhookId of webhookIds) {
-    const read = await listDueDeliveries(db.database.knex, webhookId, LATER, position, LIMIT)
+    const read = await listDueDeliveries(db.database.knex, webhookId, { now: LATER, until: LATER }, position, LIMIT)
     expect(read.map(({ eventId }) => eventId)).toEqual(expected)
     expect(read.map(({ dueAt }) => dueAt)).toEqual(expected.map((__, n) => dueAtOf(place + 1 + n)))
   }
-  const rows = await rowsReadFor((knex) => listDueDeliveries(knex, webhookIds[0]!, LATER, position, LIMIT))
+  const rows = await rowsReadFor((knex) =>
+    listDueDeliveries(knex, webhookIds[0]!, { now: LATER, until: LATER }, position, LIMIT),
+  )
   // A row of the queue and one of the bodies each, and where the ranges end.
   expect(rows).toBeLessThan(2 * LIMIT + 20)
 })
@@ -72,9 +74,11 @@ test.each([
 test('what is due later than asked for is left out, before and behind a position', async () => {
   const until = dueAtOf(AT_ONCE + 9)
   const position = { dueAt: dueAtOf(AT_ONCE - 5), eventId: eventIds[AT_ONCE - 5]! }
-  const read = await listDueDeliveries(db.database.knex, webhookIds[1]!, until, position, LIMIT)
+  const read = await listDueDeliveries(db.database.knex, webhookIds[1]!, { now: until, until }, position, LIMIT)
   expect(read.map(({ eventId }) => eventId)).toEqual(eventIds.slice(AT_ONCE - 4, AT_ONCE + 10))
-  expect(await listDueDeliveries(db.database.knex, webhookIds[1]!, new Date(0), position, LIMIT)).toEqual([])
+  expect(
+    await listDueDeliveries(db.database.knex, webhookIds[1]!, { now: LATER, until: new Date(0) }, position, LIMIT),
+  ).toEqual([])
 })
 
 test.each([
@@ -85,10 +89,14 @@ test.each([
   async (_, place) => {
     const position = { dueAt: dueAtOf(place), eventId: eventIds[place]! }
     const { knex } = db.database
-    const all = await listWaitingUpTo(knex, webhookIds[2]!, LATER, position, COPIES)
+    const all = await listWaitingUpTo(knex, webhookIds[2]!, { now: LATER, until: LATER }, position, COPIES)
     expect(all).toEqual(eventIds.slice(0, place + 1))
-    expect(await listWaitingUpTo(knex, webhookIds[2]!, LATER, position, LIMIT)).toEqual(eventIds.slice(0, LIMIT))
-    const rows = await rowsReadFor((trx) => listWaitingUpTo(trx, webhookIds[2]!, LATER, position, LIMIT))
+    expect(await listWaitingUpTo(knex, webhookIds[2]!, { now: LATER, until: LATER }, position, LIMIT)).toEqual(
+      eventIds.slice(0, LIMIT),
+    )
+    const rows = await rowsReadFor((trx) =>
+      listWaitingUpTo(trx, webhookIds[2]!, { now: LATER, until: LATER }, position, LIMIT),
+    )
     expect(rows).toBeLessThan(LIMIT + 20)
   },
 )

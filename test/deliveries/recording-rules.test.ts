@@ -44,6 +44,7 @@ const result = (fields: Partial<AttemptResult> = {}): AttemptResult => ({
     n: 1,
     epoch: 3,
     isTest: false,
+    earlyAttempts: 0,
     isMessage: false,
   },
   ...{ startedAt: NOW, durationMs: 4.4, answer: null, retryAfterMs: undefined },

@@ -52,6 +52,7 @@ function run(random: () => number, asksToWait: boolean): Course {
           eventId: 'e',
           epoch: 1,
           isTest: false,
+          earlyAttempts: 0,
           isMessage: false,
           n,
           place: 1,

@@ -48,7 +48,7 @@ export class HandDaemon {
 
   /** What waits for the webhook, whatever its time. */
   waiting(webhookId: string): Promise<PendingDelivery[]> {
-    return listDueDeliveries(this.#world.database.knex, webhookId, ALL, undefined, ROWS)
+    return listDueDeliveries(this.#world.database.knex, webhookId, { now: ALL, until: ALL }, undefined, ROWS)
   }
 
   async copyOf(webhookId: string, eventId: string): Promise<PendingDelivery> {
@@ -73,9 +73,21 @@ export class HandDaemon {
   }
 
   #result(copy: PendingDelivery, ok: boolean): AttemptResult {
-    const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts } = copy
+    const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts } = copy
     return {
-      ...{ token: this.token, webhookId, eventId, dueAt, place, epoch, isTest, isMessage, n: attempts + 1, ok },
+      ...{
+        token: this.token,
+        webhookId,
+        eventId,
+        dueAt,
+        place,
+        epoch,
+        isTest,
+        isMessage,
+        n: attempts + 1,
+        earlyAttempts,
+        ok,
+      },
       ...{ startedAt: this.#world.clock.now(), durationMs: 5, retryAfterMs: undefined, answer: null },
       class: ok ? 'ok' : 'http_status',
       status: ok ? 200 : 500,

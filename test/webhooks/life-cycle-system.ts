@@ -164,6 +164,7 @@ export class LifeCycleSystem {
         eventId,
         dueAt: row.due_at,
         place: 0,
+        earlyAttempts: 0,
         n: row.attempts + 1,
         epoch: row.epoch,
         isTest: false,
