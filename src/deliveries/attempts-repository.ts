@@ -200,7 +200,7 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
     if ('retryAt' in delivery) {
       const attempt = [seq, startedAt, Math.round(durationMs), result.class, status, error, answer]
       earlier.push([webhookId, eventId, n, now, ...attempt])
-      retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch, earlyAttemptsOf(result)])
+      retried.push([webhookId, delivery.retryAt, eventId, n, result.epoch, delivery.earlyAttempts])
       continue
     }
     ended.push({
@@ -225,11 +225,6 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
       'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch, early_attempts) VALUES ?',
     ),
   ]
-}
-
-/** This one too, where it was made before its time; one at its time begins the count anew. */
-function earlyAttemptsOf({ dueAt, startedAt, earlyAttempts }: AttemptResult): number {
-  return dueAt.getTime() > startedAt.getTime() ? earlyAttempts + 1 : 0
 }
 
 function messageIdsOf(results: AttemptResult[]): string[] {

@@ -11,7 +11,7 @@ export interface PendingDelivery {
   dueAt: Date
   /** Attempts made so far. */
   attempts: number
-  /** The last so many of them came before their time, because the webhook had recovered. */
+  /** The last so many of them came before their time, because the webhook had recovered; at most two. */
   earlyAttempts: number
   /** The webhook's epoch when this copy was routed; an older one than the webhook's is discarded. */
   epoch: number
@@ -39,18 +39,12 @@ export interface ReadTimes {
   until: Date
 }
 
-/** Before its time a copy is sent so often, each time after a recovery, until an attempt at its time has failed as well. */
-const EARLY_MOST = 2
-
-/**
- * A copy that its endpoint never takes, beside others that it takes, would have all of its attempts within seconds, one for each
- * time that its webhook recovers.
- */
-function isToBeRead({ now, until }: ReadTimes): { sql: string; values: (Date | number)[] } {
+/** A recovery brings what waits for its time, once: what fails again all the same has its own times (`recording-rules.ts`). */
+function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } {
   if (until <= now) return { sql: 'q.due_at <= ?', values: [until] }
   return {
-    sql: 'q.due_at <= ? AND (q.due_at <= ? OR (q.early_attempts < ? AND q.due_at > ?))',
-    values: [until, now, EARLY_MOST, new Date(now.getTime() + SOON_MS)],
+    sql: 'q.due_at <= ? AND (q.due_at <= ? OR (q.early_attempts = 0 AND q.due_at > ?))',
+    values: [until, now, new Date(now.getTime() + SOON_MS)],
   }
 }
 

@@ -17,7 +17,7 @@ export interface AttemptResult {
   place: number
   /** Number of this attempt, from 1. */
   n: number
-  /** The last so many before it came before their time. */
+  /** The last so many before it came before their time: none, the one of a recovery, or that and another within the minute. */
   earlyAttempts: number
   epoch: number
   /** Asked for by hand: judges nothing, and is the only attempt. */
@@ -53,11 +53,16 @@ export interface LaneRecord {
   seq: number
 }
 
+export interface Retry {
+  retryAt: Date
+  earlyAttempts: number
+}
+
 /** What one result comes to. */
 export interface AppliedResult {
   result: AttemptResult
   seq: number
-  delivery: { status: 'delivered' | 'exhausted' | 'discarded' } | { retryAt: Date }
+  delivery: { status: 'delivered' | 'exhausted' | 'discarded' } | Retry
   /** A 2xx of a webhook that was failing. */
   recovers: boolean
   /** In this order, with the health that they are about. */
@@ -80,10 +85,9 @@ export function applyResult(lane: LaneRecord, result: AttemptResult, now: Date, 
   const recovers = judged && result.ok && lane.health.firstFailureAt !== null
   const effects = judged ? judge(lane, result, rules) : []
   if (result.ok) return { result, seq, delivery: { status: 'delivered' }, recovers, effects, copyEnd: 'taken' }
-  const retryAt = judged ? retryTime(lane, result, now, rules) : undefined
-  if (lane.state === 'active' && retryAt !== undefined)
-    return { result, seq, delivery: { retryAt }, recovers, effects, copyEnd: undefined }
-  const status = current && retryAt === undefined ? 'exhausted' : 'discarded'
+  const retry = judged ? retryOf(lane, result, now, rules) : undefined
+  if (lane.state === 'active' && retry) return { result, seq, delivery: retry, recovers, effects, copyEnd: undefined }
+  const status = current && !retry ? 'exhausted' : 'discarded'
   return { result, seq, delivery: { status }, recovers, effects, copyEnd: endOfCopy(lane, current) }
 }
 
@@ -104,10 +108,19 @@ function judge(lane: LaneRecord, result: AttemptResult, rules: RecordingRules): 
   return effects.map((effect) => ({ effect, health }))
 }
 
-function retryTime(lane: LaneRecord, result: AttemptResult, now: Date, rules: RecordingRules): Date | undefined {
+/** What failed although its webhook had recovered is tried again after this time, in milliseconds, and then at its time. */
+const EARLY_AGAIN_MS = 40_000
+
+function retryOf(lane: LaneRecord, result: AttemptResult, now: Date, rules: RecordingRules): Retry | undefined {
   const verdictAtMs = (lane.health.firstFailureAt ?? now).getTime() + rules.deleteAfterSeconds * 1000
   const untilVerdictMs = Math.max(0, verdictAtMs - now.getTime())
   const failed = { n: result.n, retryAfterMs: result.retryAfterMs, untilVerdictMs }
   const waitMs = nextWaitMs(failed, rules.retryScheduleSeconds, rules.random())
-  return waitMs === undefined ? undefined : new Date(now.getTime() + waitMs)
+  if (waitMs === undefined) return undefined
+  // A copy that is never taken, beside others that are, would have all of its attempts with the next few of these.
+  const isEarly = result.dueAt.getTime() > result.startedAt.getTime() || result.earlyAttempts === 1
+  const earlyAttempts = isEarly ? result.earlyAttempts + 1 : 0
+  const earlyAgainMs = Math.max(EARLY_AGAIN_MS, result.retryAfterMs ?? 0)
+  const retryAt = new Date(now.getTime() + (earlyAttempts === 1 ? Math.min(waitMs, earlyAgainMs) : waitMs))
+  return { retryAt, earlyAttempts }
 }

@@ -110,9 +110,26 @@ describe('a failure', () => {
 
   test('`Retry-After` lengthens the wait, never beyond the time at which the webhook would be deleted', () => {
     const asks = result({ n: 2, retryAfterMs: 50_000 })
-    expect(apply(lane(), asks).delivery).toEqual({ retryAt: new Date(NOW.getTime() + 50_000) })
+    expect(apply(lane(), asks).delivery).toMatchObject({ retryAt: new Date(NOW.getTime() + 50_000) })
     const late = failing(24 - 40 / 3600, { health: { ...failing(24 - 40 / 3600).health, warnedAt: NOW } })
-    expect(apply(late, asks).delivery).toEqual({ retryAt: new Date(NOW.getTime() + 40_000) })
+    expect(apply(late, asks).delivery).toMatchObject({ retryAt: new Date(NOW.getTime() + 40_000) })
+  })
+
+  test('before its time, of a webhook that has recovered, brings one more attempt after 40 s, and then those at their time', () => {
+    const schedule = { ...rules, retryScheduleSeconds: [5, 300, 1800, 7200, 18_000] }
+    const early = new Date(NOW.getTime() + 1000)
+    const retryOf = (fields: Partial<AttemptResult>) => {
+      const { delivery } = applyResult(lane(), result(fields), NOW, schedule)
+      return 'retryAt' in delivery && [(delivery.retryAt.getTime() - NOW.getTime()) / 1000, delivery.earlyAttempts]
+    }
+    expect(retryOf({ n: 2 })).toEqual([300, 0])
+    expect(retryOf({ n: 3, dueAt: early })).toEqual([40, 1])
+    expect(retryOf({ n: 4, earlyAttempts: 1 })).toEqual([7200, 2])
+    expect(retryOf({ n: 5, earlyAttempts: 2 })).toEqual([18_000, 0])
+    // Not later than its time, and as late as the endpoint asks.
+    expect(retryOf({ n: 1, dueAt: early })).toEqual([5, 1])
+    expect(retryOf({ n: 3, dueAt: early, retryAfterMs: 100_000 })).toEqual([100, 1])
+    expect(retryOf({ n: 6, dueAt: early })).toBe(false)
   })
 
   test('after 24 hours deletes the webhook: its epoch is a new one, and the later results of the batch judge nothing', () => {
