@@ -1,9 +1,9 @@
 /**
  * A daemon that others take for dead while it works: it may take lanes after these were freed, under a token that is nobody's.
  */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { connectDatabase, type Database } from '../../db/connection.ts'
+import { connectDatabase } from '../../db/connection.ts'
+import { startDatabaseProxy } from '../../scripts/crash/database-proxy.ts'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
 import { removeDaemon } from '../../src/deliveries/daemons-repository.ts'
 import { newId } from '../../src/ids.ts'
@@ -55,59 +55,24 @@ test('a lane that was taken under the token of a buried daemon is freed, and get
 })
 
 test('a connection that is lost without a word, with a beat on it, makes nobody die', async () => {
-  const lossy = await lossyDatabase('update `daemons` set `beat`')
-  const other = await new DeliveryWorld(lossy.database).open()
-  cleanups.unshift(() => other.close())
+  const proxy = await startDatabaseProxy(db.mysqlUrl)
+  const database = connectDatabase(proxy.mysqlUrl)
+  const other = await new DeliveryWorld(database).open()
+  cleanups.push(
+    () => other.close(),
+    () => database.close(),
+    () => proxy.close(),
+  )
   await world.daemon(tls.caFile)
   await other.daemon(tls.caFile)
   const both = await tokens()
   expect(both).toHaveLength(2)
   const beatOf = async () => (await db.database.knex('daemons').where({ token: both[1] }).first('beat'))?.beat
-  lossy.lose()
-  await expect.poll(() => lossy.lost, { timeout: 10_000 }).toBe(1)
+  let lost = 0
+  // Nothing more passes over that connection, and it stays open.
+  proxy.arm({ statement: /update `daemons` set `beat`/, when: 'before' }, () => lost++)
+  await expect.poll(() => lost, { timeout: 10_000 }).toBe(1)
   const lostAt = await beatOf()
   await expect.poll(beatOf, { timeout: 15_000, interval: 100 }).toBeGreaterThan(lostAt + 5)
   expect(await tokens()).toEqual(both)
 })
-
-/** Once told so, it loses the connection on which these bytes come next: nothing goes either way, and it stays open. */
-async function lossyDatabase(bytes: string): Promise<{ database: Database; lose: () => void; readonly lost: number }> {
-  const url = new URL(db.mysqlUrl)
-  const socketPath = url.searchParams.get('socketPath')
-  const sockets = new Set<Socket>()
-  let armed = false
-  let lost = 0
-  const server = createServer((client) => {
-    const upstream = socketPath ? connect(socketPath) : connect(Number(url.port), url.hostname)
-    let isLost = false
-    client.on('data', (data) => {
-      if (armed && data.includes(bytes)) {
-        isLost = true
-        armed = false
-        lost += 1
-      }
-      if (!isLost) upstream.write(data)
-    })
-    upstream.on('data', (data) => !isLost && client.write(data))
-    for (const [socket, peer] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket)
-      socket.on('error', () => {})
-      socket.on('close', () => peer.destroy())
-    }
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  url.searchParams.delete('socketPath')
-  url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
-  const database = connectDatabase(url.toString())
-  cleanups.push(
-    () => database.close(),
-    () => {
-      server.close()
-      for (const socket of sockets) socket.destroy()
-    },
-  )
-  return { database, lose: () => void (armed = true), get lost() { return lost } } // prettier-ignore
-}
