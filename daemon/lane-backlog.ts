@@ -217,11 +217,9 @@ export class LaneBacklog {
     const current = fresh.filter(isCurrent)
     for (const delivery of current) this.#hold(delivery)
     const areAllCurrent = current.length === fresh.length
-    // One that was recorded meanwhile may wait again, and a lane that has recovered is to send that too before it is dry.
-    const mayHaveMissed = times.until > times.now && read.some(({ eventId }) => this.#recordedDuringRead.has(eventId))
     if (read.length < limit) {
       // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
-      if (sawHead && areAllCurrent && !mayHaveMissed && !this.#nudged) this.#dryAtMs = monotonicMs()
+      if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()
       else this.#headReadAtMs = -Infinity
     }
     return !areAllCurrent
