@@ -194,7 +194,7 @@ const NOTHING_DISCARDED: Discarded = { copies: 0, normalMessages: 0 }
  */
 export async function discardOldCopies(
   trx: Knex.Transaction,
-  lane: { webhookId: string; token: string; epoch: number; state: string; heldEventIds?: string[] },
+  lane: { webhookId: string; token: string; epoch: number; state: string; heldEventIds: string[] },
   now: Date,
   limit: number,
 ): Promise<Discarded> {
@@ -207,7 +207,7 @@ export async function discardOldCopies(
     .leftJoin('messages as m', 'm.event_id', 'q.event_id')
     .where('q.webhook_id', lane.webhookId)
     .where('q.epoch', '<', lane.epoch)
-    .whereNotIn('q.event_id', lane.heldEventIds ?? [])
+    .whereNotIn('q.event_id', lane.heldEventIds)
     .orderBy(['q.due_at', 'q.event_id'])
     .limit(limit)
     .select('q.event_id', 'q.due_at', 'q.attempts', { message_id: 'm.event_id' })

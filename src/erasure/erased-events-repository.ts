@@ -163,7 +163,7 @@ export async function discardCopies(trx: Knex.Transaction, eventIds: string[], n
       .update({ owner: token })
     if (taken === 0) continue
     // Up to the oldest real epoch: copies of a webhook that was deleted meanwhile are its lane's own business.
-    const lane = { webhookId, token, epoch: ERASED_EPOCH + 1, state: 'active' }
+    const lane = { webhookId, token, epoch: ERASED_EPOCH + 1, state: 'active', heldEventIds: [] }
     discarded += (await discardOldCopies(trx, lane, now, COPIES_AT_A_TIME)).copies
     await trx('lanes').where({ webhook_id: webhookId, owner: token }).update({ owner: null })
   }

@@ -68,7 +68,7 @@ export class HandDaemon {
   async discard(webhookId: string): Promise<Discarded> {
     const { database, clock } = this.#world
     const { state, epoch } = await database.knex('webhooks').where({ id: webhookId }).first('state', 'epoch')
-    const lane = { webhookId, token: this.token, state, epoch }
+    const lane = { webhookId, token: this.token, state, epoch, heldEventIds: [] }
     return database.transaction((trx) => discardOldCopies(trx, lane, clock.now(), ROWS))
   }
 

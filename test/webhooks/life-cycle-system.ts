@@ -198,7 +198,8 @@ export class LifeCycleSystem {
     const { database, clock } = this.#app
     const [webhookId, token] = [this.#webhookIds[op.webhook]!, this.daemons[op.daemon]]
     const lane = await findOwnedLane(this.#knex, webhookId, token)
-    if (lane) await database.transaction((trx) => discardOldCopies(trx, { ...lane, token }, clock.now(), 100))
+    if (lane)
+      await database.transaction((trx) => discardOldCopies(trx, { ...lane, token, heldEventIds: [] }, clock.now(), 100))
     return 'done'
   }
 
