@@ -55,7 +55,7 @@ export async function removeDaemon(trx: Knex.Transaction, token: string, beat: n
   return true
 }
 
-/** A graceful stop: frees the lanes at once, so that another daemon goes on without waiting for a silent beat. */
+/** Frees the lanes of a daemon that stops, so that another goes on without waiting for a silent beat, or that is no more. */
 export async function retireDaemon(trx: Knex.Transaction, token: string): Promise<void> {
   await trx('daemons').where({ token }).delete()
   await trx('lanes').where({ owner: token }).update({ owner: null })
