@@ -139,7 +139,7 @@ export class Lane {
     const changed = state.epoch !== this.#state.epoch || state.state !== this.#state.state
     const { failing, eagerUntil } = this.#state
     // Nor may one from before what was recorded since.
-    this.#state = atMs < this.#healthAtMs ? { ...state, failing, eagerUntil } : state
+    this.#setState(atMs < this.#healthAtMs ? { ...state, failing, eagerUntil } : state)
     this.#stateAtMs = atMs
     if (this.eager && eagerUntil === null) this.#backlog.nudge()
     if (changed) {
@@ -178,10 +178,16 @@ export class Lane {
 
   setFailing(failing: boolean): void {
     // What waits for its retry is due at once after a recovery; the next refresh brings the stored value.
-    this.#state = { ...this.#state, failing, eagerUntil: failing ? null : EAGER }
+    this.#setState({ ...this.#state, failing, eagerUntil: failing ? null : EAGER })
     this.#healthAtMs = monotonicMs()
     this.#chooseGate()
     this.nudge()
+  }
+
+  #setState(state: LaneState): void {
+    // It fails again: what was read ahead of its time waits for its time.
+    if (this.eager && state.eagerUntil === null) this.#backlog.drop()
+    this.#state = state
   }
 
   /** Starts what may start, reads what may be read, and ends the run when nothing is left. */

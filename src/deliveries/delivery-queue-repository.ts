@@ -11,7 +11,7 @@ export interface PendingDelivery {
   dueAt: Date
   /** Attempts made so far. */
   attempts: number
-  /** The last so many of them came before their time, because the webhook had recovered; at most two. */
+  /** So many of them came before their time, because the webhook had recovered; at most two for each at its time. */
   earlyAttempts: number
   /** The webhook's epoch when this copy was routed; an older one than the webhook's is discarded. */
   epoch: number
@@ -39,11 +39,14 @@ export interface ReadTimes {
   until: Date
 }
 
-/** A recovery brings what waits for its time, once: what fails again all the same has its own times (`recording-rules.ts`). */
+/**
+ * A recovery brings what waits for its time, once for each attempt that the copy has had at its time, which makes two
+ * (`recording-rules.ts`): what is never taken, beside copies that are, is not tried at each 2xx.
+ */
 function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } {
   if (until <= now) return { sql: 'q.due_at <= ?', values: [until] }
   return {
-    sql: 'q.due_at <= ? AND (q.due_at <= ? OR (q.early_attempts = 0 AND q.due_at > ?))',
+    sql: 'q.due_at <= ? AND (q.due_at <= ? OR (3 * q.early_attempts < 2 * q.attempts AND q.due_at > ?))',
     values: [until, now, new Date(now.getTime() + SOON_MS)],
   }
 }

@@ -17,7 +17,7 @@ export interface AttemptResult {
   place: number
   /** Number of this attempt, from 1. */
   n: number
-  /** The last so many before it came before their time: none, the one of a recovery, or that and another within the minute. */
+  /** So many of those before it came before their time: an odd one is followed by another within the minute. */
   earlyAttempts: number
   epoch: number
   /** Asked for by hand: judges nothing, and is the only attempt. */
@@ -108,19 +108,23 @@ function judge(lane: LaneRecord, result: AttemptResult, rules: RecordingRules): 
   return effects.map((effect) => ({ effect, health }))
 }
 
+/** Due so much later than it was sent, in milliseconds, an attempt has come before its time. The clocks are less than that apart. */
+const EARLY_FROM_MS = 1000
 /** What failed although its webhook had recovered is tried again after this time, in milliseconds, and then at its time. */
 const EARLY_AGAIN_MS = 40_000
 
+/** Attempts before their time come in pairs, and take nothing away from the schedule: an endpoint that is back for a moment would use it up. */
 function retryOf(lane: LaneRecord, result: AttemptResult, now: Date, rules: RecordingRules): Retry | undefined {
+  const isBefore = result.dueAt.getTime() - result.startedAt.getTime() >= EARLY_FROM_MS
+  const isSecond = result.earlyAttempts % 2 === 1
+  const earlyAttempts = result.earlyAttempts + (isBefore || isSecond ? 1 : 0)
+  if (isBefore && !isSecond) {
+    const againAtMs = now.getTime() + Math.max(EARLY_AGAIN_MS, result.retryAfterMs ?? 0)
+    return { retryAt: new Date(Math.min(result.dueAt.getTime(), againAtMs)), earlyAttempts }
+  }
   const verdictAtMs = (lane.health.firstFailureAt ?? now).getTime() + rules.deleteAfterSeconds * 1000
   const untilVerdictMs = Math.max(0, verdictAtMs - now.getTime())
-  const failed = { n: result.n, retryAfterMs: result.retryAfterMs, untilVerdictMs }
+  const failed = { n: result.n - earlyAttempts, retryAfterMs: result.retryAfterMs, untilVerdictMs }
   const waitMs = nextWaitMs(failed, rules.retryScheduleSeconds, rules.random())
-  if (waitMs === undefined) return undefined
-  // A copy that is never taken, beside others that are, would have all of its attempts with the next few of these.
-  const isEarly = result.dueAt.getTime() > result.startedAt.getTime() || result.earlyAttempts === 1
-  const earlyAttempts = isEarly ? result.earlyAttempts + 1 : 0
-  const earlyAgainMs = Math.max(EARLY_AGAIN_MS, result.retryAfterMs ?? 0)
-  const retryAt = new Date(now.getTime() + (earlyAttempts === 1 ? Math.min(waitMs, earlyAgainMs) : waitMs))
-  return { retryAt, earlyAttempts }
+  return waitMs === undefined ? undefined : { retryAt: new Date(now.getTime() + waitMs), earlyAttempts }
 }

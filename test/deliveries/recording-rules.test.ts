@@ -115,21 +115,29 @@ describe('a failure', () => {
     expect(apply(late, asks).delivery).toMatchObject({ retryAt: new Date(NOW.getTime() + 40_000) })
   })
 
-  test('before its time, of a webhook that has recovered, brings one more attempt after 40 s, and then those at their time', () => {
-    const schedule = { ...rules, retryScheduleSeconds: [5, 300, 1800, 7200, 18_000] }
-    const early = new Date(NOW.getTime() + 1000)
+  test('before its time, of a webhook that has recovered, brings one more after 40 s, and takes nothing from the schedule', () => {
+    const schedule = { ...rules, retryScheduleSeconds: [5, 300, 1800, 7200] }
+    const inSeconds = (seconds: number) => new Date(NOW.getTime() + seconds * 1000)
     const retryOf = (fields: Partial<AttemptResult>) => {
-      const { delivery } = applyResult(lane(), result(fields), NOW, schedule)
+      const { delivery } = applyResult(lane(), result({ startedAt: NOW, dueAt: NOW, ...fields }), NOW, schedule)
       return 'retryAt' in delivery && [(delivery.retryAt.getTime() - NOW.getTime()) / 1000, delivery.earlyAttempts]
     }
     expect(retryOf({ n: 2 })).toEqual([300, 0])
-    expect(retryOf({ n: 3, dueAt: early })).toEqual([40, 1])
-    expect(retryOf({ n: 4, earlyAttempts: 1 })).toEqual([7200, 2])
-    expect(retryOf({ n: 5, earlyAttempts: 2 })).toEqual([18_000, 0])
-    // Not later than its time, and as late as the endpoint asks.
-    expect(retryOf({ n: 1, dueAt: early })).toEqual([5, 1])
-    expect(retryOf({ n: 3, dueAt: early, retryAfterMs: 100_000 })).toEqual([100, 1])
-    expect(retryOf({ n: 6, dueAt: early })).toBe(false)
+    const hour = inSeconds(3600)
+    expect(retryOf({ n: 3, dueAt: hour })).toEqual([40, 1])
+    // The second of the pair: it waits as after the second attempt at its time, and the third one at its time follows.
+    expect(retryOf({ n: 4, earlyAttempts: 1 })).toEqual([300, 2])
+    expect(retryOf({ n: 5, earlyAttempts: 2 })).toEqual([1800, 2])
+    expect(retryOf({ n: 6, earlyAttempts: 2, dueAt: hour })).toEqual([40, 3])
+    expect(retryOf({ n: 7, earlyAttempts: 3 })).toEqual([1800, 4])
+    // Four waits, then none: at its time only.
+    expect(retryOf({ n: 8, earlyAttempts: 4 })).toEqual([7200, 4])
+    expect(retryOf({ n: 9, earlyAttempts: 4 })).toBe(false)
+    expect(retryOf({ n: 9, earlyAttempts: 4, dueAt: hour })).toEqual([40, 5])
+    // Not later than its time, and as late as the endpoint asks; two clocks are no second apart.
+    expect(retryOf({ n: 2, dueAt: inSeconds(20) })).toEqual([20, 1])
+    expect(retryOf({ n: 3, dueAt: hour, retryAfterMs: 100_000 })).toEqual([100, 1])
+    expect(retryOf({ n: 2, dueAt: inSeconds(0.9) })).toEqual([300, 0])
   })
 
   test('after 24 hours deletes the webhook: its epoch is a new one, and the later results of the batch judge nothing', () => {

@@ -20,12 +20,12 @@ export interface LaneJobs {
   close(): Promise<void>
 }
 
-/** With a database and a receiver of their own. */
-export async function openLaneJobs(): Promise<LaneJobs> {
+/** With a database and a receiver of their own. @param answer as the receiver's */
+export async function openLaneJobs(answer?: Parameters<typeof startHttpsReceiver>[1]): Promise<LaneJobs> {
   const tls = await createTestTls()
   const db = await openTestDatabase()
   const world = await new DeliveryWorld(db.database).open()
-  const receiver = await startHttpsReceiver(tls)
+  const receiver = await startHttpsReceiver(tls, answer)
   const { lanes, stop } = startLanes(world, tls.caFile)
   const close = async () => {
     await stop()
