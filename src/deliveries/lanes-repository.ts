@@ -82,7 +82,8 @@ export async function findOwnedLane(knex: Knex, webhookId: string, token: string
  * read afterwards with a fresh view: a fan-out that commits in between has its rows seen here, one that commits later
  * waits for the row and lowers the due time after us. Either way nothing due is forgotten. The same for a deletion or a
  * reactivation that this owner has not seen: its old copies wait for a retry that may be hours away, and are to be discarded now;
- * and where there are none, that is to be written down.
+ * and where there are none, that is to be written down. And for a recovery: what waits for its time is to be sent now, until a
+ * lane has found that there is nothing left of it.
  * @param end `COMMIT` where the caller's transaction leaves that to it
  */
 export async function settleLanes(
@@ -93,7 +94,7 @@ export async function settleLanes(
 ): Promise<void> {
   const [owned, waiting] = await send([
     {
-      sql: `SELECT webhook_id, due_at, clean_epoch FROM lanes WHERE webhook_id IN (?) AND owner = ?
+      sql: `SELECT webhook_id, due_at, clean_epoch, eager_until FROM lanes WHERE webhook_id IN (?) AND owner = ?
             ORDER BY webhook_id FOR UPDATE`,
       values: [webhookIds, token],
     },
@@ -108,7 +109,8 @@ export async function settleLanes(
   const settled = owned!.map((lane) => {
     const row = fresh.get(lane.webhook_id)
     const nextDueAt: Date | null = row?.due_at ?? null
-    const dueAt = row && lane.clean_epoch < row.epoch ? lane.due_at : nextDueAt
+    const isUnseen = row && (lane.clean_epoch < row.epoch || (lane.eager_until !== null && nextDueAt !== null))
+    const dueAt = isUnseen ? lane.due_at : nextDueAt
     return [lane.webhook_id, dueAt, null]
   })
   await send([
