@@ -202,22 +202,33 @@ export function isConnectionFault(error: unknown): boolean {
   return typeof code === 'string' && CONNECTION_CODES.has(code)
 }
 
-/** Numbers that both servers share, but for the last two, which are one server's each. */
+/** Numbers that both servers share, but for those that name one. */
 const SERVER_ERRNOS = new Set([
   1021, // disk full
   1026, // error on write
   1030, // error from the storage engine
   1037, 1041, // out of memory
+  1047, // Galera: this node is not ready
+  1129, // it answers this host no more, after too many broken connections
   1114, // a table can't grow: the disk is full
+  1180, // error while it committed
+  1203, 1226, // too many connections or statements of this user
+  1206, // no memory for locks
   1290, 1836, // read-only, as a server is that has handed over to another
   1317, // interrupted by the server's end
+  1412, // the table is being changed
   1927, // MariaDB: the connection was killed
+  1969, // MariaDB: the statement took longer than the server allows
+  3024, // MySQL: the same
   4031, // MySQL: closed by the server for its silence
 ]) // prettier-ignore
 
 const CONNECTION_CODES = new Set([
   'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'PROTOCOL_CONNECTION_LOST',
-  'PROTOCOL_SEQUENCE_TIMEOUT', 'ER_SERVER_SHUTDOWN', 'ER_CON_COUNT_ERROR', 'POOL_CLOSED',
+  'ENETDOWN', 'ECONNABORTED', 'EADDRNOTAVAIL', 'EMFILE', 'ENFILE', 'PROTOCOL_SEQUENCE_TIMEOUT', 'ER_SERVER_SHUTDOWN',
+  'ER_CON_COUNT_ERROR', 'POOL_CLOSED',
+  // The name of its host, as long as a container that bears it is started anew.
+  'ENOTFOUND', 'EAI_AGAIN',
 ]) // prettier-ignore
 
 function errnoOf(error: unknown): number | undefined {
