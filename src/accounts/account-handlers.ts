@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ACCOUNT_CHANGE_MS } from '../auth/recent-accounts.ts'
 import { requireAccountOf, requireRole, requireUnbound } from '../auth/operator-rules.ts'
 import { isTimeZone } from '../crm/zoned-time.ts'
 import { badRequest, clipped } from '../errors.ts'
@@ -55,11 +57,13 @@ export function accountHandlers({ database, clock }: HandlerDeps): AccountHandle
     async updateAccount({ path, body, operator, audit }) {
       requireRole(operator, 'admin')
       if (body.timeZone !== undefined) requireTimeZone(body.timeZone)
-      const { id } = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const { id, mode, timeZone } = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const account = await database.transaction(async (trx) => {
         await audit.record(trx, id, { accountId: id })
         return updateAccount(trx, id, body)
       })
+      // What its calls may do follows from these, and is known in each process for a while.
+      if (account.mode !== mode || account.timeZone !== timeZone) await sleep(ACCOUNT_CHANGE_MS)
       return { status: 200, body: toAccountRow(account) }
     },
   }

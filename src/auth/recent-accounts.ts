@@ -8,6 +8,8 @@ import type { Clock } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 
 const FRESH_MS = 1000
+/** So long after a change every process has what it is now, in milliseconds; a timer may be a little early. */
+export const ACCOUNT_CHANGE_MS = FRESH_MS + 50
 const MAX_REMEMBERED = 10_000
 
 export class RecentAccounts {
