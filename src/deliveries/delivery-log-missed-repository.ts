@@ -17,7 +17,6 @@ const CLOCK_MARGIN_MS = 600_000
 export interface MissedEvent {
   eventId: string
   type: string
-  recordedAt: Date
 }
 
 /**
@@ -115,7 +114,7 @@ async function readMissed(
   limit: number,
 ): Promise<MissedEvent[]> {
   const [rows] = await knex.raw(
-    `SELECT e.id, e.type, e.recorded_at FROM events e ${FROM_WINDOW}
+    `SELECT e.id, e.type FROM events e ${FROM_WINDOW}
      WHERE e.lab_id = ? AND e.id >= ? AND e.id < ? AND ${IS_MISSED} ${type === undefined ? '' : 'AND e.type = ?'}
      ORDER BY e.id DESC LIMIT ?`,
     [webhook.id, webhook.labId, fromId, untilId, ...(type === undefined ? [] : [type]), limit],
@@ -123,7 +122,6 @@ async function readMissed(
   return (rows as Record<string, unknown>[]).map((row) => ({
     eventId: row.id as string,
     type: row.type as string,
-    recordedAt: row.recorded_at as Date,
   }))
 }
 
@@ -133,10 +131,10 @@ export async function findMissedEvent(
   eventId: string,
 ): Promise<MissedEvent | undefined> {
   const [rows] = await knex.raw(
-    `SELECT e.id, e.type, e.recorded_at FROM events e ${FROM_WINDOW} WHERE e.id = ? AND e.lab_id = ? AND ${IS_MISSED}`,
+    `SELECT e.id, e.type FROM events e ${FROM_WINDOW} WHERE e.id = ? AND e.lab_id = ? AND ${IS_MISSED}`,
     [webhook.id, eventId, webhook.labId],
   )
-  return rows[0] && { eventId: rows[0].id, type: rows[0].type, recordedAt: rows[0].recorded_at }
+  return rows[0] && { eventId: rows[0].id, type: rows[0].type }
 }
 
 /**

@@ -166,7 +166,7 @@ async function listEnded(
 ): Promise<{ delivery: LoggedDelivery; isQueued: boolean }[]> {
   const within = rangeOf('d', range)
   const [rows] = await knex.raw(
-    `SELECT d.webhook_id, d.event_id, e.type, e.recorded_at, d.status, d.attempts, d.ended_at, ${IS_QUEUED} AS is_queued
+    `SELECT d.webhook_id, d.event_id, e.type, d.status, d.attempts, d.ended_at, ${IS_QUEUED} AS is_queued
      FROM deliveries d FORCE INDEX (PRIMARY) STRAIGHT_JOIN events e ON e.id = d.event_id
      WHERE d.webhook_id IN (?) AND ${within.sql}
        ${status === undefined ? '' : `AND d.status = ? AND NOT ${IS_QUEUED}`} ${type === undefined ? '' : 'AND e.type = ?'}
@@ -181,7 +181,7 @@ async function listEnded(
 
 /** Copies of an older epoch are discarded already, though their lane has not got round to it. */
 const QUEUED_STATUS = `CASE WHEN w.state = 'active' AND q.epoch >= w.epoch THEN 'pending' ELSE 'discarded' END`
-const QUEUED_COLUMNS = `q.webhook_id, q.event_id, e.type, e.recorded_at, ${QUEUED_STATUS} AS status, q.attempts, q.due_at`
+const QUEUED_COLUMNS = `q.webhook_id, q.event_id, e.type, ${QUEUED_STATUS} AS status, q.attempts, q.due_at`
 
 async function listQueued(
   knex: Knex,
@@ -224,7 +224,6 @@ function toDelivery(row: Row): LoggedDelivery {
     webhookId: row.webhook_id as string,
     eventId: row.event_id as string,
     type: row.type as string,
-    recordedAt: row.recorded_at as Date,
     status: row.status as DeliveryStatus,
     attempts: row.attempts as number,
     nextAttemptAt: null,
@@ -247,7 +246,7 @@ export async function findDelivery(
   const ended = await knex('deliveries as d')
     .join('events as e', 'e.id', 'd.event_id')
     .where({ 'd.webhook_id': webhookId, 'd.event_id': eventId })
-    .first('d.*', 'e.type', 'e.recorded_at')
+    .first('d.*', 'e.type')
   return ended && { ...toDelivery(ended), endedAt: ended.ended_at }
 }
 

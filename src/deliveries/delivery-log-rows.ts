@@ -2,7 +2,7 @@
  * The delivery log as both contracts show it. What there is not is absent, not null. Pure.
  */
 import type { components } from '../generated/client.ts'
-import { publicEventId } from '../ids.ts'
+import { publicEventId, timeOfId } from '../ids.ts'
 import type { DeliveryDetail } from './delivery-log-access.ts'
 import type { MissedEvent } from './delivery-log-missed-repository.ts'
 import type { LoggedAttempt } from './delivery-log-repository.ts'
@@ -12,14 +12,14 @@ import { progressOf, type Recovery } from './recovery-rules.ts'
 type Schemas = components['schemas']
 
 export function toDeliveryRow(delivery: LoggedDelivery): Schemas['DeliveryRow'] {
-  const { eventId, webhookId, type, status, attempts, recordedAt, nextAttemptAt, endedAt } = delivery
+  const { eventId, webhookId, type, status, attempts, nextAttemptAt, endedAt } = delivery
   return {
     eventId: publicEventId(eventId),
     webhookId,
     type,
     status,
     attempts,
-    recordedAt: recordedAt.toISOString(),
+    recordedAt: recordedAtOf(eventId),
     ...(nextAttemptAt === null ? {} : { nextAttemptAt: nextAttemptAt.toISOString() }),
     ...(endedAt === null ? {} : { endedAt: endedAt.toISOString() }),
   }
@@ -44,8 +44,8 @@ function toAttempt(attempt: LoggedAttempt): Schemas['DeliveryAttempt'] {
 }
 
 export function toMissedEventRow(webhookId: string, event: MissedEvent): Schemas['MissedEventRow'] {
-  const { eventId, type, recordedAt } = event
-  return { eventId: publicEventId(eventId), webhookId, type, recordedAt: recordedAt.toISOString() }
+  const { eventId, type } = event
+  return { eventId: publicEventId(eventId), webhookId, type, recordedAt: recordedAtOf(eventId) }
 }
 
 export function toMissedEventDetail(
@@ -76,4 +76,9 @@ export function toRecoveryRow(recovery: Recovery): Schemas['Recovery'] {
 
 function textOf(body: Buffer | undefined): string | null {
   return body === undefined ? null : body.toString('utf8')
+}
+
+/** When its id was made: what `from`, `to` and a recovery's `since` ask for. The database's own time is some milliseconds later. */
+function recordedAtOf(eventId: string): string {
+  return new Date(timeOfId(eventId)).toISOString()
 }

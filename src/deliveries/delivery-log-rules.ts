@@ -12,7 +12,6 @@ export interface LoggedDelivery {
   webhookId: string
   eventId: string
   type: string
-  recordedAt: Date
   status: DeliveryStatus
   /** Attempts made so far. */
   attempts: number

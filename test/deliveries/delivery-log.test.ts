@@ -96,6 +96,13 @@ describe('the list of deliveries', () => {
     const secondMinute = new Date(atMs(2)).toISOString()
     expect(await found({ from: secondMinute })).toEqual([publicEventId(late), publicEventId(bill)])
     expect(await found({ to: secondMinute })).toEqual([publicEventId(lead)])
+    // The server writes its rows a moment after their ids were made; the times that are shown are those that one can ask for.
+    await knex()('events')
+      .where({ id: bill })
+      .update({ recorded_at: new Date(atMs(2) + 20) })
+    const shown = (await list({ status: 'exhausted' })).body.data[0].recordedAt
+    expect(await found({ from: shown })).toEqual([publicEventId(late), publicEventId(bill)])
+    expect(await found({ to: shown })).toEqual([publicEventId(lead)])
   })
 
   test('shows what waited when its webhook went as discarded already', async () => {
