@@ -4,6 +4,7 @@
  * is never an attempt without its consequence, nor the other way round.
  */
 import { COMMIT, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
+import { keepErasedStatement } from '../erasure/erased-events-repository.ts'
 import { newId } from '../ids.ts'
 import { insertMailStatement } from '../mails/mails-repository.ts'
 import {
@@ -224,7 +225,14 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
       retried,
       'INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch, early_attempts) VALUES ?',
     ),
+    ...keepErased(applied, now),
   ]
+}
+
+/** What was erased while its attempt was under way is not sent again. */
+function keepErased(applied: AppliedResult[], now: Date): Statement[] {
+  const retried = applied.filter(({ delivery }) => 'retryAt' in delivery).map(({ result }) => result)
+  return retried.length > 0 ? [keepErasedStatement(retried, now)] : []
 }
 
 function messageIdsOf(results: AttemptResult[]): string[] {

@@ -4,10 +4,10 @@
  *
  * A copy may be with a daemon at that moment. So the body is written over first, the copies that wait are marked as of an
  * older epoch, which every lane discards, and lanes are asked to read again what they had read ahead. What was under way ends
- * as it ends; if it comes back for a retry it is marked again. The body's row goes when no copy waits any more.
+ * as it ends; if it comes back for a retry it is marked in the same moment. The body's row goes when no copy waits any more.
  */
 import type { Knex } from 'knex'
-import { sendThrough } from '../../db/batch.ts'
+import { sendThrough, type Statement } from '../../db/batch.ts'
 import { discardOldCopies } from '../deliveries/delivery-queue-repository.ts'
 import { askToReadSettings, makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { routeTheseEvents } from '../events/event-routing.ts'
@@ -113,6 +113,18 @@ async function stopCopies(trx: Knex.Transaction, eventIds: string[], now: Date):
   }
   if (webhookIds.length === 0) return
   await trx('delivery_queue').whereIn('event_id', eventIds).update({ epoch: ERASED_EPOCH, due_at: now })
+}
+
+/**
+ * The same for copies that have just been queued again, in the transaction that has done so and holds their lanes: an erasure
+ * marks what it finds there, before it or after it.
+ */
+export function keepErasedStatement(copies: { webhookId: string; eventId: string }[], now: Date): Statement {
+  return {
+    sql: `UPDATE delivery_queue q FORCE INDEX (delivery_queue_delivery) STRAIGHT_JOIN erased_events x ON x.event_id = q.event_id
+          SET q.epoch = ?, q.due_at = ? WHERE q.event_id IN (?) AND q.webhook_id IN (?)`,
+    values: [ERASED_EPOCH, now, copies.map(({ eventId }) => eventId), copies.map(({ webhookId }) => webhookId)],
+  }
 }
 
 /** What receivers answered: it may repeat what they were sent. */
