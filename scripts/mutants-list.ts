@@ -151,7 +151,7 @@ export const MUTANTS: Breakage[] = [
   {
     name: 'a test event counts as an attempt',
     file: RECORDING_RULES,
-    edits: [['current && !result.isTest ? judge(', 'current ? judge(']],
+    edits: [['const judged = current && !result.isTest', 'const judged = current']],
     tests: [TEST_EVENT_TEST],
   },
 ]
