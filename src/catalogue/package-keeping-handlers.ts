@@ -32,7 +32,7 @@ export function packageKeepingHandlers({ database, clock }: HandlerDeps): Packag
 
   async function getPackageOf(lab: Lab, packageId: string): Promise<Package> {
     const pack = await findPackage(knex, lab.accountId, packageId)
-    if (pack?.labId !== lab.id) throw notFound('package not found')
+    if (pack?.labId !== lab.id) throw packageNotFound()
     return pack
   }
 
@@ -80,7 +80,8 @@ export function packageKeepingHandlers({ database, clock }: HandlerDeps): Packag
         const contents = tests && (await claimContents(trx, lab, tests))
         const ids = contents?.map(({ id }) => id)
         const outcome = await updatePackage(trx, pack, changes, ids)
-        if (!outcome) throw duplicateCode(body.code ?? pack.code)
+        if (!outcome) throw packageNotFound()
+        if (outcome === 'code') throw duplicateCode(body.code ?? pack.code)
         await audit.record(trx, lab.accountId, { labID: lab.id, packageId: pack.id })
         return outcome
       })
@@ -107,6 +108,10 @@ async function claimContents(trx: Knex.Transaction, lab: Lab, testIds: string[])
   const unknown = testIds.findIndex((testId) => !names.has(testId))
   if (unknown >= 0) throw unknownId('test', testIds[unknown]!, `tests.${unknown}`)
   return [...new Set(testIds)].map((id) => ({ id, name: names.get(id)! }))
+}
+
+function packageNotFound(): DomainError {
+  return notFound('package not found')
 }
 
 function duplicateCode(code: string): DomainError {

@@ -62,7 +62,8 @@ export async function listPackages(
   labId: string,
   partyId: string | undefined,
 ): Promise<PackageWithTests[]> {
-  const query = knex('packages as k').where({ 'k.account_id': accountId, 'k.lab_id': labId, 'k.active': true })
+  const scope = { 'k.account_id': accountId, 'k.lab_id': labId, 'k.active': true, 'k.removed_at': null }
+  const query = knex('packages as k').where(scope)
   const testsOf = await listContents(query.clone())
   query.orderBy(['k.name', 'k.id']).select('k.*')
   if (partyId !== undefined) {
@@ -110,20 +111,22 @@ export async function listPackagesOfLab(
 
 /**
  * @param testIds in place of those before; undefined: they stay
- * @returns the package as it is now, or undefined when another package of the lab has the code: the unique key decides it
+ * @returns the package as it is now; 'code' when another package of the lab has the code: the unique key decides it; undefined
+ *   when it was removed meanwhile
  */
 export async function updatePackage(
   trx: Knex.Transaction,
   pack: Package,
   { name, code, total, active }: PackageChanges,
   testIds: string[] | undefined,
-): Promise<PackageWithTests | undefined> {
-  const scope = { account_id: pack.accountId, id: pack.id }
+): Promise<PackageWithTests | 'code' | undefined> {
+  const scope = { account_id: pack.accountId, id: pack.id, removed_at: null }
   try {
     // Its lock makes two changes of the contents at once come one after the other.
-    await trx('packages').where(scope).update({ id: pack.id, name, code, total, active })
+    const changed = await trx('packages').where(scope).update({ id: pack.id, name, code, total, active })
+    if (changed === 0) return undefined
   } catch (error) {
-    if (isDuplicate(error)) return undefined
+    if (isDuplicate(error)) return 'code'
     throw error
   }
   if (testIds !== undefined) {

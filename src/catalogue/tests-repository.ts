@@ -59,7 +59,7 @@ export async function listTests(
   partyId: string | undefined,
 ): Promise<ListedTest[]> {
   const query = knex('tests as t')
-    .where({ 't.account_id': accountId, 't.lab_id': labId, 't.active': true })
+    .where({ 't.account_id': accountId, 't.lab_id': labId, 't.active': true, 't.removed_at': null })
     .orderBy(['t.name', 't.id'])
     .select('t.id', 't.name', 't.code', { serviceId: 't.service_id' })
   if (partyId === undefined) return query.select('t.cost')

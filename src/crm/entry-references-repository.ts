@@ -47,7 +47,7 @@ export function askReferences(asked: ReferencesOf[], skipsLocked: boolean): Aske
   const ofLab = (table: string, ids: string[]) =>
     lookUp(
       `SELECT account_id, lab_id, id, name FROM ${table} FORCE INDEX (PRIMARY)
-       WHERE account_id IN (?) AND lab_id IN (?) AND active AND id IN (?)`,
+       WHERE account_id IN (?) AND lab_id IN (?) AND active AND removed_at IS NULL AND id IN (?)`,
       [accountIds, labIds],
       ids,
     )

@@ -58,7 +58,7 @@ export async function listCatalogueNames(
   ids: string[],
 ): Promise<Map<string, string>> {
   if (ids.length === 0) return new Map()
-  const scope = { account_id: accountId, lab_id: labId, active: true }
+  const scope = { account_id: accountId, lab_id: labId, active: true, removed_at: null }
   const rows = await knex(table).where(scope).whereIn('id', ids).select('id', 'name')
   return new Map(rows.map(({ id, name }) => [id, name]))
 }

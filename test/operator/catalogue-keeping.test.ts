@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { newId } from '../../src/ids.ts'
@@ -39,6 +40,20 @@ const ofIntegrator = async (what: 'tests' | 'packages') => {
   const answer = await app.call('GET', `/client/crm/${what}`, { token: account.token, query: { branchID: lab.id } })
   return answer.body[what].map(({ _id }: any) => _id)
 }
+
+/** Calls that all have seen the row and then wait for it, in this order. */
+async function inTurn(table: 'tests' | 'packages', id: string, calls: (() => ReturnType<typeof call>)[]) {
+  const holder = await app.database.knex.transaction()
+  await holder(table).where({ id }).forUpdate().first()
+  const answers = []
+  for (const make of calls) {
+    answers.push(make())
+    await setTimeout(50)
+  }
+  await holder.rollback()
+  return Promise.all(answers)
+}
+
 const createEntry = (body: unknown) => app.call('POST', '/client/crm/lead/create', { token: account.token, body })
 
 describe('tests of a lab', () => {
@@ -188,6 +203,22 @@ describe('packages of a lab', () => {
     expect(await listed('packages')).toEqual([])
     await buildPackage(app, lab, [await buildTest(app, lab)], { code: 'FBC' })
     expect(await listed('packages')).toHaveLength(1)
+  })
+
+  test('that are removed while they are changed stay removed, and their code is free', async () => {
+    const pack = await buildPackage(app, lab, [await buildTest(app, lab)], { code: 'FBC' })
+    const path = `/packages/${pack.id}`
+    const [removed, ...late] = await inTurn('packages', pack.id, [
+      () => call('DELETE', path),
+      () => call('PATCH', path, { code: 'NEW', active: true }),
+      () => call('PATCH', path, { code: 'NEW', active: true }),
+    ])
+    expect([removed!.status, late.map(({ status }) => status)]).toEqual([200, [404, 404]])
+    expect([await listed('packages'), await ofIntegrator('packages')]).toEqual([[], []])
+    await app.database.knex('packages').where({ id: pack.id }).update({ active: true })
+    expect(await ofIntegrator('packages')).toEqual([])
+    const body = { name: 'x', code: 'NEW', total: 1, tests: [(await buildTest(app, lab)).id] }
+    expect((await call('POST', '/packages', body)).status).toBe(201)
   })
 })
 
