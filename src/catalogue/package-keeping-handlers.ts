@@ -94,8 +94,10 @@ export function packageKeepingHandlers({ database, clock }: HandlerDeps): Packag
       const pack = await getPackageOf(lab, path.packageId)
       const removed = await database.transaction(async (trx) => {
         await shareCatalogue(trx, lab)
+        const outcome = await removePackage(trx, pack, clock.now())
+        if (!outcome) throw packageNotFound()
         await audit.record(trx, lab.accountId, { labID: lab.id, packageId: pack.id })
-        return removePackage(trx, pack, clock.now())
+        return outcome
       })
       return { status: 200, body: toPackageRow(removed) }
     },

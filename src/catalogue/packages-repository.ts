@@ -138,16 +138,24 @@ export async function updatePackage(
   return updated
 }
 
-/** Takes the package out of the catalogue, with its prices. The row stays for what names it; its code is free. */
-export async function removePackage(trx: Knex.Transaction, pack: Package, now: Date): Promise<PackageWithTests> {
-  const [removed] = await withTests(trx, [{ ...pack, active: false }])
-  await trx('packages')
-    .where({ account_id: pack.accountId, id: pack.id })
-    .update({ active: false, removed_at: now, code: pack.id })
+/**
+ * Takes the package out of the catalogue, with its prices. The row stays for what names it; its code is free.
+ * @returns what it was; undefined when another call has removed it meanwhile
+ */
+export async function removePackage(
+  trx: Knex.Transaction,
+  pack: Package,
+  now: Date,
+): Promise<PackageWithTests | undefined> {
+  const scope = { account_id: pack.accountId, id: pack.id, removed_at: null }
+  const row = await trx('packages').where(scope).forUpdate().first()
+  if (!row) return undefined
+  const [removed] = await withTests(trx, [{ ...toPackage(row), active: false }])
+  await trx('packages').where(scope).update({ active: false, removed_at: now, code: pack.id })
   await trx('party_package_prices').where({ package_id: pack.id }).delete()
   await trx('rate_list_prices').where({ account_id: pack.accountId, item_id: pack.id }).delete()
   await renewCatalogueVersion(trx, pack.labId)
-  return removed!
+  return removed
 }
 
 /** Active or not, unless it was removed. */

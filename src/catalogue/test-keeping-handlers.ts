@@ -22,7 +22,7 @@ export function testKeepingHandlers({ database, clock }: HandlerDeps): TestKeepi
 
   async function getTestOf(lab: Lab, testId: string): Promise<Test> {
     const test = await findTest(knex, lab.accountId, testId)
-    if (test?.labId !== lab.id) throw notFound('test not found')
+    if (test?.labId !== lab.id) throw testNotFound()
     return test
   }
 
@@ -67,6 +67,7 @@ export function testKeepingHandlers({ database, clock }: HandlerDeps): TestKeepi
       const updated = await database.transaction(async (trx) => {
         await shareCatalogue(trx, lab)
         const outcome = await updateTest(trx, test, { ...changes, serviceId })
+        if (!outcome) throw testNotFound()
         if (typeof outcome === 'string') throw duplicate(outcome, body.code ?? test.code, serviceId ?? test.serviceId)
         await audit.record(trx, lab.accountId, { labID: lab.id, testId: test.id })
         return outcome
@@ -78,18 +79,24 @@ export function testKeepingHandlers({ database, clock }: HandlerDeps): TestKeepi
       requireRole(operator, 'admin')
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const test = await getTestOf(lab, path.testId)
-      await database.transaction(async (trx) => {
+      const removed = await database.transaction(async (trx) => {
         await shareCatalogue(trx, lab)
-        const packageCode = await removeTest(trx, test, clock.now())
-        if (packageCode !== undefined) {
-          const details = `the package ${clipped(packageCode)} contains this test: take it out first, or set the test inactive`
+        const outcome = await removeTest(trx, test, clock.now())
+        if (!outcome) throw testNotFound()
+        if (typeof outcome === 'string') {
+          const details = `the package ${clipped(outcome)} contains this test: take it out first, or set the test inactive`
           throw conflict(details, 'test_in_use')
         }
         await audit.record(trx, lab.accountId, { labID: lab.id, testId: test.id })
+        return outcome
       })
-      return { status: 200, body: toTestRow({ ...test, active: false }) }
+      return { status: 200, body: toTestRow(removed) }
     },
   }
+}
+
+function testNotFound(): DomainError {
+  return notFound('test not found')
 }
 
 function duplicate(what: 'code' | 'serviceID', code: string, serviceId: string | null): DomainError {

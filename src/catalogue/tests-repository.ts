@@ -107,45 +107,50 @@ export async function listTestsOfLab(
   return (await query.modify(withinPage, filter, afterId, limit)).map(toTest)
 }
 
-/** @returns the test as it is now, or which of its values another test of the lab has; the unique keys decide it */
+/**
+ * @returns the test as it is now, or which of its values another test of the lab has; the unique keys decide it. undefined: it
+ *   was removed meanwhile
+ */
 export async function updateTest(
   trx: Knex.Transaction,
   test: Test,
   { name, code, cost, serviceId, active }: TestChanges,
-): Promise<Test | 'code' | 'serviceID'> {
+): Promise<Test | 'code' | 'serviceID' | undefined> {
   const scope = { account_id: test.accountId, id: test.id, removed_at: null }
   try {
-    await trx('tests').where(scope).update({ id: test.id, name, code, cost, service_id: serviceId, active })
+    const values = { id: test.id, name, code, cost, service_id: serviceId, active }
+    if ((await trx('tests').where(scope).update(values)) === 0) return undefined
   } catch (error) {
     if (!isDuplicate(error)) throw error
     const sameCode = trx('tests').where({ lab_id: test.labId, code: code ?? test.code })
     return (await sameCode.whereNot({ id: test.id }).first('id')) ? 'code' : 'serviceID'
   }
   await renewCatalogueVersion(trx, test.labId)
-  return toTest(await trx('tests').where({ account_id: test.accountId, id: test.id }).first())
+  return toTest(await trx('tests').where(scope).first())
 }
 
 /**
  * Takes the test out of the catalogue, with its prices. The row stays for what names it; its code, now its own id, and its
  * serviceID are free. The lock comes first: a package that takes the test in at this moment comes before it, and is seen, or
  * after it, and finds no test.
- * @returns the code of a package that contains the test and keeps it from being removed
+ * @returns what it was, or the code of a package that contains the test and keeps it from being removed; undefined when another
+ *   call has removed it meanwhile
  */
-export async function removeTest(trx: Knex.Transaction, test: Test, now: Date): Promise<string | undefined> {
-  await trx('tests').where({ account_id: test.accountId, id: test.id }).forUpdate().first('id')
+export async function removeTest(trx: Knex.Transaction, test: Test, now: Date): Promise<Test | string | undefined> {
+  const scope = { account_id: test.accountId, id: test.id, removed_at: null }
+  const row = await trx('tests').where(scope).forUpdate().first()
+  if (!row) return undefined
   const pack = await trx('package_tests as c')
     .join('packages as k', 'k.id', 'c.package_id')
     .where({ 'c.test_id': test.id, 'k.account_id': test.accountId, 'k.lab_id': test.labId })
     .whereNull('k.removed_at')
     .first('k.code')
   if (pack) return pack.code
-  await trx('tests')
-    .where({ account_id: test.accountId, id: test.id })
-    .update({ active: false, removed_at: now, code: test.id, service_id: null })
+  await trx('tests').where(scope).update({ active: false, removed_at: now, code: test.id, service_id: null })
   await trx('party_test_prices').where({ test_id: test.id }).delete()
   await trx('rate_list_prices').where({ account_id: test.accountId, item_id: test.id }).delete()
   await renewCatalogueVersion(trx, test.labId)
-  return undefined
+  return { ...toTest(row), active: false }
 }
 
 /** Sets what a party pays for a test; a price that is there already is replaced. */

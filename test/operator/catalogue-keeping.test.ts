@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
+import { countAudited } from '../support/audited.ts'
 import {
   bookingBody,
   buildAccount,
@@ -154,6 +155,18 @@ describe('tests of a lab', () => {
     expect((await call('DELETE', `/tests/${b.id}`)).status).toBe(200)
   })
 
+  test('that are removed by many calls at once are removed by one; a change that comes behind it finds none', async () => {
+    const { id } = await buildTest(app, lab, { code: 'CBC' })
+    const path = `/tests/${id}`
+    const answers = await inTurn('tests', id, [
+      ...Array.from({ length: 4 }, () => () => call('DELETE', path)),
+      () => call('PATCH', path, { cost: 1 }),
+    ])
+    expect(answers.map(({ status }) => status)).toEqual([200, 404, 404, 404, 404])
+    expect(answers[0]!.body).toMatchObject({ code: 'CBC', active: false })
+    expect([await countAudited(app, 'removeTest', id), await countAudited(app, 'updateTest', id)]).toEqual([1, 0])
+  })
+
   test('of another lab are unknown, and staff can only read', async () => {
     const elsewhere = await buildTest(app, await buildLab(app, account))
     for (const id of [elsewhere.id, newId(0), 'x']) {
@@ -203,6 +216,14 @@ describe('packages of a lab', () => {
     expect(await listed('packages')).toEqual([])
     await buildPackage(app, lab, [await buildTest(app, lab)], { code: 'FBC' })
     expect(await listed('packages')).toHaveLength(1)
+  })
+
+  test('that are removed by many calls at once are removed by one', async () => {
+    const { id } = await buildPackage(app, lab, [await buildTest(app, lab)], { code: 'FBC' })
+    const answers = await Promise.all(Array.from({ length: 20 }, () => call('DELETE', `/packages/${id}`)))
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(404)])
+    expect(answers.find(({ status }) => status === 200)!.body).toMatchObject({ code: 'FBC', tests: [{}] })
+    expect(await countAudited(app, 'removePackage', id)).toBe(1)
   })
 
   test('that are removed while they are changed stay removed, and their code is free', async () => {
