@@ -12,8 +12,6 @@ import { DEFAULT_CRM_SETTINGS } from './crm-settings-rules.ts'
 import { listNotifications } from './notifications-repository.ts'
 import { insertTelecaller, listTelecallers, updateTelecallerActive, type Telecaller } from './telecallers-repository.ts'
 
-const DEFAULT_PAGE = 50
-
 interface CrmKeepingHandlers {
   createTelecaller: OperatorHandler<'createTelecaller'>
   listTelecallers: OperatorHandler<'listTelecallers'>
@@ -96,10 +94,9 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
     /** For every role: there is nothing in it but ids. */
     async listStaffNotifications({ path, query, operator }) {
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
-      const limit = Number(query.limit ?? DEFAULT_PAGE)
-      // One more than is shown tells whether there is a further page.
-      const rows = await listNotifications(knex, account.id, query.cursor, limit + 1)
-      const shown = rows.slice(0, limit)
+      const { limit, afterId } = pageById(query)
+      const rows = await listNotifications(knex, account.id, afterId, limit + 1)
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return {
         status: 200,
         body: {
@@ -110,7 +107,7 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
             leadId: entryId,
             createdAt: createdAt.toISOString(),
           })),
-          ...(rows.length > limit ? { nextCursor: shown.at(-1)!.id } : {}),
+          nextCursor,
         },
       }
     },

@@ -3,7 +3,6 @@
  */
 import type { Knex } from 'knex'
 import type { Statement } from '../../db/batch.ts'
-import { isIdShaped } from '../ids.ts'
 
 export type NotificationKind = 'NEW_LEAD' | 'BOOKING_CONFIRMED'
 
@@ -38,10 +37,7 @@ export async function listNotifications(
   limit: number,
 ): Promise<StaffNotification[]> {
   const query = knex('staff_notifications').where({ account_id: accountId }).orderBy('id', 'desc').limit(limit)
-  if (before !== undefined) {
-    if (!isIdShaped(before)) return []
-    query.where('id', '<', before)
-  }
+  if (before !== undefined) query.where('id', '<', before)
   return (await query).map((row) => ({
     id: row.id,
     accountId: row.account_id,

@@ -2661,8 +2661,7 @@ export interface components {
         StaffNotificationList: {
             /** @description The notifications, the newest first. */
             notifications: components["schemas"]["StaffNotification"][];
-            /** @description The `cursor` of the next page. Absent on the last one. */
-            nextCursor?: components["schemas"]["Id"];
+            nextCursor: components["schemas"]["NextCursor"];
         };
         /** @description A test to create. */
         TestRequest: {
@@ -3682,16 +3681,6 @@ export interface components {
          */
         TelecallerId: string;
         /**
-         * @description `nextCursor` of the page before; left out, the newest come.
-         * @example 01m7vm63q8pywwxhanpv700bdz
-         */
-        NotificationCursor: string;
-        /**
-         * @description The most that a page holds.
-         * @example 50
-         */
-        NotificationLimit: number;
-        /**
          * @description The id of the lab.
          * @example 01jqqvgz4029yzse4k8gpdjzy1
          */
@@ -4506,15 +4495,15 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description `nextCursor` of the page before; left out, the newest come.
-                 * @example 01m7vm63q8pywwxhanpv700bdz
-                 */
-                cursor?: components["parameters"]["NotificationCursor"];
-                /**
-                 * @description The most that a page holds.
+                 * @description The most rows that a page holds.
                  * @example 50
                  */
-                limit?: components["parameters"]["NotificationLimit"];
+                limit?: components["parameters"]["PageLimit"];
+                /**
+                 * @description `nextCursor` of the page before; left out, the list begins.
+                 * @example WyIwMWpxcXFzeWgwdnp2c3p2c2tjdG53cjIydiJd
+                 */
+                cursor?: components["parameters"]["PageCursor"];
             };
             header?: {
                 /**
