@@ -2545,7 +2545,7 @@ export interface components {
             };
             /**
              * Format: uri
-             * @description A signed link to the attachment, which expires.
+             * @description A signed link to the attachment, which expires. An absolute URL with a host.
              */
             attachmentUrl?: string;
             /** @description The integrator's own id of the record. Not with `leadId`. */

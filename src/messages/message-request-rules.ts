@@ -14,6 +14,10 @@ const RECORD_FIELDS = ['integratorID', ...MESSAGE_PARTY_FIELDS] as const
 
 /** @throws 400 for what the request alone shows, beyond its schema */
 export function requireSoundMessage(body: MessageRequest): void {
+  if (body.attachmentUrl !== undefined && !isLink(body.attachmentUrl)) {
+    const fault = 'must be an absolute URL that begins with https:// and has a host'
+    throw badRequest(`attachmentUrl ${fault}`, 'invalid_request', 'attachmentUrl', fault)
+  }
   if (body.leadId === undefined) {
     if (body.recipient === undefined) throw recipientRequired('is required where no leadId is sent')
     return
@@ -24,6 +28,13 @@ export function requireSoundMessage(body: MessageRequest): void {
   throw new DomainError('bad_request', 'invalid_request', `${sent[0]} ${fault}`, {
     fields: sent.map((field) => ({ field, message: fault })),
   })
+}
+
+/**
+ * Spaces, controls and backslashes are what parsers disagree about; a third slash they skip, and take what follows for the host.
+ */
+function isLink(text: string): boolean {
+  return /^https:\/\/[^/]/.test(text) && !/[\s\\\u0000-\u001f\u007f]/.test(text) && URL.canParse(text)
 }
 
 /**

@@ -21,6 +21,20 @@ test('without an entry somebody must be named; with one its parties and its inte
   }
 })
 
+test('its attachment is a link with a host', () => {
+  const withLink = (attachmentUrl: string) => () => requireSoundMessage(request({ leadId: 'e', attachmentUrl }))
+  for (const good of [
+    'https://files.example.in/1.pdf?expires=5&signature=a%2Fb#page=2',
+    'https://[2001:db8::1]:8443',
+  ]) {
+    expect(withLink(good)).not.toThrow()
+  }
+  const hostless = ['https://', 'https:///1.pdf', 'https://?a', 'https://:443/', 'https://\\\\files.example.in/1.pdf']
+  for (const bad of [...hostless, 'https://files example.in/', 'https://a:b', 'https://files.example.in/\n1.pdf']) {
+    expect(withLink(bad), bad).toThrow('attachmentUrl must be an absolute URL')
+  }
+})
+
 test('it goes to the recipient that is named, else to the entry’s contact under its name', () => {
   const recipientOf = (body: MessageRequest, of?: Entry) => messageOfRequest(body, 'm', 'a', of).recipient
   const recipient = { contact: '9000000009', name: 'Ravi' }

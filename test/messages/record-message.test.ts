@@ -117,6 +117,7 @@ describe('it is refused, and nothing is recorded,', () => {
     ['with an entry and an integratorID', { leadId: '01jqqvgz4029yzse4k8gpdjzy1', integratorID: 'x' }, 'integratorID'],
     ['as an event that is no message', { type: 'lead.created' }, 'type'],
     ['with an attachment that is not https', { attachmentUrl: 'http://files.example.in/1.pdf' }, 'attachmentUrl'],
+    ['with an attachment that has no host', { attachmentUrl: 'https://' }, 'attachmentUrl'],
     ['with a variable that is no text', { variables: { price: 350 } }, 'variables.price'],
     ['to what is no telephone number', { recipient: { contact: '98765', name: 'Asha' } }, 'recipient.contact'],
   ])('%s', async (_, fields, field) => {
