@@ -169,6 +169,10 @@ describe('a pre-booking is refused with 400 and nothing is stored', () => {
     ['with an unknown service id', { mapped_tests: [{ service_id: 'SRV-9999' }] }, 'unknown test SRV-9999'],
     ['with a service id that only folds to one', { mapped_tests: [{ service_id: 'srv-1001' }] }, 'unknown test srv-1001'],
     ['with a service id and a blank', { mapped_tests: [{ service_id: 'SRV-1001 ' }] }, 'unknown test SRV-1001 '],
+    ['with an unmapped test without a name', { unmapped_tests: ['CBC', ''] }, 'unmapped_tests.1 must not be empty'],
+    ['with an unmapped package without a name', { unmapped_packages: [''] }, 'unmapped_packages.0 must not be empty'],
+    ['with one with tests without a name', { unmapped_packages_with_tests: [{ package_name: '', tests: [] }] }, 'unmapped_packages_with_tests.0.package_name'],
+    ['with one with a test without a name', { unmapped_packages_with_tests: [{ package_name: 'x', tests: [''] }] }, 'unmapped_packages_with_tests.0.tests.0'],
     ['with an unknown package', { mapped_packages: [{ id: 'nothing' }] }, 'unknown package nothing'],
   ])('%s', async (_, fields, details) => {
     const before = await count()

@@ -70,6 +70,15 @@ test.each(['catch_all', 'party_scoped'] as const)(
   },
 )
 
+test.each(['unmappedTests', 'unmappedPackages'])(
+  '%s without a name are refused, a blank one is taken',
+  async (field) => {
+    const refused = await create(leadBody(lab, { [field]: [{ name: 'Allergy panel' }, { name: '' }] }))
+    expect([refused.status, refused.body.error.fields[0].field]).toEqual([400, `${field}.1.name`])
+    expect((await create(leadBody(lab, { [field]: [{ name: ' ' }] }))).status).toBe(200)
+  },
+)
+
 test('the same integratorID twice is two entries', async () => {
   const answers = [
     await create(leadBody(lab, { integratorID: 'same' })),

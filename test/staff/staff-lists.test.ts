@@ -97,6 +97,14 @@ describe('unmapped items', () => {
     expect((await world.eventsOf(leadId)).map(({ type }) => type)).toEqual(['booking.created'])
   })
 
+  test('have a name', async () => {
+    for (const field of ['unmappedTests', 'unmappedPackages']) {
+      const body = { labID: world.lab.id, first_name: 'Asha', contact: newContact(), [field]: [{ name: '' }] }
+      const answer = await world.post('/entries', body)
+      expect([answer.status, answer.body.error.fields[0].field]).toEqual([400, `${field}.0.name`])
+    }
+  })
+
   test('are mapped all or none, to what the lab has', async () => {
     const leadId = await world.createEntry({ unmappedTests: [{ name: 'A' }, { name: 'B' }] })
     const map = (items: object[]) => world.post(`/entries/${leadId}/map-items`, { items })
