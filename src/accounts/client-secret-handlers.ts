@@ -82,9 +82,9 @@ export function clientSecretHandlers({ database, clock }: HandlerDeps): ClientSe
         const now = clock.now()
         const revoked = await recordClientSecretRevoked(trx, account.id, path.secretId, now)
         if (!revoked) throw notFound('client secret not found')
-        if (body.endSessions) await recordFamiliesOfAccountRevoked(trx, account.id, now)
-        await audit.record(trx, account.id, { secretId: revoked.id })
-        return revoked
+        const ended = body.endSessions ? await recordFamiliesOfAccountRevoked(trx, account.id, now) : 0
+        if (revoked.changed || ended > 0) await audit.record(trx, account.id, { secretId: revoked.secret.id })
+        return revoked.secret
       })
       return { status: 200, body: toSecretRow(secret) }
     },

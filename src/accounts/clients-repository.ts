@@ -100,20 +100,20 @@ export async function listClientSecrets(knex: Knex, accountId: string): Promise<
 
 /**
  * Frees the secret's slot. A secret that is revoked already stays as it is.
- * @returns undefined when the account has no such secret
+ * @returns undefined when the account has no such secret; `changed`: whether this call has revoked it
  */
 export async function recordClientSecretRevoked(
   trx: Knex.Transaction,
   accountId: string,
   secretId: string,
   now: Date,
-): Promise<ClientSecretRecord | undefined> {
+): Promise<{ secret: ClientSecretRecord; changed: boolean } | undefined> {
   if (!isIdShaped(secretId)) return undefined
   const row = await ofAccount(trx, accountId).where('s.id', secretId).forUpdate().first('s.*')
   if (!row) return undefined
-  if (row.revoked_at !== null) return toSecretRecord(row)
+  if (row.revoked_at !== null) return { secret: toSecretRecord(row), changed: false }
   await trx('client_secrets').where({ id: secretId }).update({ slot: null, revoked_at: now })
-  return toSecretRecord({ ...row, revoked_at: now })
+  return { secret: toSecretRecord({ ...row, revoked_at: now }), changed: true }
 }
 
 function ofAccount(knex: Knex, accountId: string): Knex.QueryBuilder {

@@ -61,13 +61,14 @@ export function operatorKeyHandlers({ database, clock }: HandlerDeps): OperatorK
         const claimed = await claimOperatorKey(trx, path.keyId)
         if (!claimed) throw notFound('operator key not found')
         const { key, reachesAll } = claimed
-        if (key.revokedAt === null && reachesEverything(key) && reachesAll === 1) {
+        if (key.revokedAt !== null) return key
+        if (reachesEverything(key) && reachesAll === 1) {
           throw conflict('this is the last admin key for all accounts: create another one first', 'last_admin_key')
         }
         const now = clock.now()
         await recordOperatorKeyRevoked(trx, key.id, now)
         await audit.record(trx, key.accountId, { keyId: key.id })
-        return { ...key, revokedAt: key.revokedAt ?? now }
+        return { ...key, revokedAt: now }
       })
       return { status: 200, body: toKeyRow(revoked) }
     },

@@ -60,13 +60,16 @@ export async function recordFamilyRevoked(trx: Knex.Transaction, familyId: strin
   await trx('refresh_token_families').where({ id: familyId }).whereNull('revoked_at').update({ revoked_at: now })
 }
 
-/** Every refresh token of the account is refused from now on; its integrator needs a client secret again. */
+/**
+ * Every refresh token of the account is refused from now on; its integrator needs a client secret again.
+ * @returns how many sessions this has ended
+ */
 export async function recordFamiliesOfAccountRevoked(
   trx: Knex.Transaction,
   accountId: string,
   now: Date,
-): Promise<void> {
-  await trx('refresh_token_families')
+): Promise<number> {
+  return trx('refresh_token_families')
     .where({ account_id: accountId })
     .whereNull('revoked_at')
     .update({ revoked_at: now })

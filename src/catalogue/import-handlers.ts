@@ -112,7 +112,6 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
         if (!begun) throw notFound('import not found')
         if (begun.state === 'discarded') throw ended(begun)
         if (begun.rows !== body.rows) throw incomplete(begun.rows, body.rows)
-        await audit.record(trx, lab.accountId, { labID: lab.id, importId: begun.id })
         // The answer to the call that committed it may have been lost: its repeat gets the same.
         if (begun.state === 'committed') return begun
         const validated = { ...begun, ...(await validateRows(trx, begun)) }
@@ -122,6 +121,7 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
         const now = clock.now()
         if (!(await commitRows(trx, validated, now))) throw changedMeanwhile()
         await recordImportEnded(trx, validated, 'committed', now)
+        await audit.record(trx, lab.accountId, { labID: lab.id, importId: begun.id })
         return getImportOf(trx, lab, begun.id)
       })
       if (committed.state !== 'committed') throw refused(committed.refused ?? 0)
@@ -135,7 +135,8 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
         const begun = await claimImport(trx, lab, path.importId)
         if (!begun) throw notFound('import not found')
         if (begun.state === 'committed') throw ended(begun)
-        if (begun.state === 'open') await recordImportEnded(trx, begun, 'discarded', clock.now())
+        if (begun.state === 'discarded') return begun
+        await recordImportEnded(trx, begun, 'discarded', clock.now())
         await audit.record(trx, lab.accountId, { labID: lab.id, importId: begun.id })
         return getImportOf(trx, lab, begun.id)
       })

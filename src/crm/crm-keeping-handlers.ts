@@ -34,8 +34,8 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
     const telecaller = await database.transaction(async (trx) => {
       const updated = await updateTelecallerActive(trx, account.id, path.telecallerId, active)
       if (!updated) throw notFound('telecaller not found')
-      await audit.record(trx, account.id, { telecallerId: updated.id })
-      return updated
+      if (updated.changed) await audit.record(trx, account.id, { telecallerId: updated.telecaller.id })
+      return updated.telecaller
     })
     return { status: 200 as const, body: toTelecallerRow(telecaller) }
   }

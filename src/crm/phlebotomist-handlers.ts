@@ -44,8 +44,8 @@ export function phlebotomistHandlers({ database, clock }: HandlerDeps): Phleboto
       const row = await database.transaction(async (trx) => {
         const found = await deactivatePhlebotomist(trx, account.id, path.phlebotomistId)
         if (!found) throw notFound('phlebotomist not found')
-        await audit.record(trx, account.id, { phlebotomistId: found.id })
-        return found
+        if (found.changed) await audit.record(trx, account.id, { phlebotomistId: found.phlebotomist.id })
+        return found.phlebotomist
       })
       return { status: 200, body: toPhlebotomist(row) }
     },

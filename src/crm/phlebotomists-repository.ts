@@ -34,16 +34,21 @@ export async function listPhlebotomists(
   return (await query).map(toPhlebotomist)
 }
 
-/** Waits for assignments under way, so that none is made after this has answered. */
+/**
+ * Waits for assignments under way, so that none is made after this has answered.
+ * @returns undefined when the account has no such phlebotomist; `changed`: whether this call has deactivated it
+ */
 export async function deactivatePhlebotomist(
   trx: Knex.Transaction,
   accountId: string,
   phlebotomistId: string,
-): Promise<PhlebotomistRow | undefined> {
+): Promise<{ phlebotomist: PhlebotomistRow; changed: boolean } | undefined> {
   if (!isIdShaped(phlebotomistId)) return undefined
-  await trx('phlebotomists').where({ account_id: accountId, id: phlebotomistId }).update({ active: false })
-  const row = await trx('phlebotomists').where({ account_id: accountId, id: phlebotomistId }).first()
-  return row && toPhlebotomist(row)
+  const scope = { account_id: accountId, id: phlebotomistId }
+  const row = await trx('phlebotomists').where(scope).forUpdate().first()
+  if (!row) return undefined
+  await trx('phlebotomists').where(scope).update({ active: false })
+  return { phlebotomist: toPhlebotomist({ ...row, active: false }), changed: Boolean(row.active) }
 }
 
 /** One who may get bookings, kept from being deactivated until the end of the transaction. */

@@ -36,19 +36,21 @@ export async function listTelecallers(
 
 /**
  * Waits for assignments under way, so that none is made to an inactive one after this has answered.
- * @returns undefined when the account has no such telecaller
+ * @returns undefined when the account has no such telecaller; `changed`: whether it was not so already
  */
 export async function updateTelecallerActive(
   trx: Knex.Transaction,
   accountId: string,
   telecallerId: string,
   active: boolean,
-): Promise<Telecaller | undefined> {
+): Promise<{ telecaller: Telecaller; changed: boolean } | undefined> {
   if (!isIdShaped(telecallerId)) return undefined
   await trx('telecaller_turns').where({ account_id: accountId }).forUpdate().first()
-  await trx('telecallers').where({ account_id: accountId, id: telecallerId }).update({ active })
-  const row = await trx('telecallers').where({ account_id: accountId, id: telecallerId }).first()
-  return row && toTelecaller(row)
+  const scope = { account_id: accountId, id: telecallerId }
+  const row = await trx('telecallers').where(scope).forUpdate().first()
+  if (!row) return undefined
+  await trx('telecallers').where(scope).update({ active })
+  return { telecaller: toTelecaller({ ...row, active }), changed: Boolean(row.active) !== active }
 }
 
 /**

@@ -11,6 +11,7 @@ import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import type { Telecaller } from '../../src/crm/telecallers-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { client, startTestApp, type TestApp } from '../support/app.ts'
+import { countAudited } from '../support/audited.ts'
 import {
   bookingBody,
   buildAccount,
@@ -86,7 +87,8 @@ describe('round robin, which holds where nothing was set,', () => {
     const world = await buildWorld(3)
     const [a, b, c] = world.telecallers
     expect(await assign(world)).toBe(a!.id)
-    expect((await deactivate(world, b!)).body.active).toBe(false)
+    for (let n = 0; n < 3; n++) expect((await deactivate(world, b!)).body.active).toBe(false)
+    expect(await countAudited(app, 'deactivateTelecaller', b!.id)).toBe(1)
     expect([await assign(world), await assign(world), await assign(world)]).toEqual([c!.id, a!.id, c!.id])
     app.clock.advance(1)
     const late = await buildTelecaller(app, world.account)

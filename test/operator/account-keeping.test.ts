@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
+import { countAudited } from '../support/audited.ts'
 import {
   buildAccount,
   buildLab,
@@ -123,6 +124,9 @@ describe('client secrets', () => {
     app.clock.advance(1000)
     expect((await call('POST', path, { endSessions: true })).body).toEqual(revoked.body)
     expect((await refresh(next.body.refreshToken)).status).toBe(401)
+    // Each of the two has ended something; a third call has nothing to end.
+    expect((await call('POST', path, { endSessions: true })).body).toEqual(revoked.body)
+    expect(await countAudited(app, 'revokeClientSecret', secretId)).toBe(2)
     // Its slot is free.
     expect((await call('POST', ofAccount('/client-secrets', own.id))).status).toBe(201)
   })

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
+import { countAudited } from '../support/audited.ts'
 import {
   buildAccount,
   buildLab,
@@ -120,6 +121,7 @@ describe('an import of tests', () => {
     const answer = await commit(path, 2)
     expect([answer.status, answer.body.error.code]).toEqual([409, 'import_refused'])
     expect(answer.body.error.details).toBe('1 row is refused: see the refusals of the import')
+    expect(await countAudited(app, 'commitImport', path.split('/').at(-1)!)).toBe(0)
     expect(await listed('tests')).toEqual([])
     expect((await call('GET', `${path}/refusals`)).body.refusals.map(({ line }: any) => line)).toEqual([3])
     await put(path, [{ line: 3, cells: { code: 'TSH', name: 'TSH', cost: '500' } }])
@@ -257,6 +259,17 @@ describe('an import', () => {
     await begin('tests')
     expect((await call('GET', path)).body.state).toBe('discarded')
     expect(await countRows(path)).toBe(0)
+  })
+
+  test('that is ended by many calls at once leaves one entry in the audit', async () => {
+    const path = await send('tests', [CBC])
+    const answers = await Promise.all(Array.from({ length: 10 }, () => commit(path, 1)))
+    expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200))
+    expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).toBe(1)
+    const dropped = await send('tests', [CBC])
+    for (let n = 0; n < 2; n++) expect((await call('POST', `${dropped}/discard`)).status).toBe(200)
+    const audited = (operation: string, of: string) => countAudited(app, operation, of.split('/').at(-1)!)
+    expect([await audited('commitImport', path), await audited('discardImport', dropped)]).toEqual([1, 1])
   })
 
   test('two of one lab at once make one catalogue: the later one changes what the earlier one has created', async () => {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
+import { countAudited } from '../support/audited.ts'
 import { buildAccount, buildOperatorKey } from '../support/builders.ts'
 
 let app: TestApp
@@ -39,6 +40,7 @@ test('a revoked key serves no longer, and revoking it again changes nothing', as
   const second = await revoke(keyId)
   expect([first.status, second.body]).toEqual([200, first.body])
   expect((await list({}, key)).status).toBe(401)
+  expect(await countAudited(app, 'revokeOperatorKey', keyId)).toBe(1)
 })
 
 test('keys are kept only by admin keys for all accounts; anything unknown is told', async () => {

@@ -93,9 +93,11 @@ export const KEEPING_CALLS: Record<string, MakeCall> = {
   deactivateTelecaller: async (world) => ({
     path: ofAccount(world, `/telecallers/${(await buildTelecaller(world.app, world.account)).id}/deactivate`),
   }),
-  activateTelecaller: async (world) => ({
-    path: ofAccount(world, `/telecallers/${(await buildTelecaller(world.app, world.account)).id}/activate`),
-  }),
+  activateTelecaller: async (world) => {
+    const path = ofAccount(world, `/telecallers/${(await buildTelecaller(world.app, world.account)).id}`)
+    await post(world, `${path}/deactivate`)
+    return { path: `${path}/activate` }
+  },
   setCrmSettings: (world) => ({ path: ofAccount(world, '/crm-settings'), body: { assignStrategy: 'manual' } }),
   setLeadSources: (world) => ({ path: ofAccount(world, '/lead-sources'), body: { leadSources: ['Website'] } }),
   setRateLists: (world) => ({ path: ofAccount(world, '/rate-lists'), body: { rateListTypes: ['Corporate'] } }),
