@@ -5,7 +5,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { findLabOfAnyAccount } from '../catalogue/labs-repository.ts'
 import { byKind } from '../catalogue/party-price-handlers.ts'
-import { isItemOf, itemOf, requireItemOf } from '../catalogue/price-items.ts'
+import { claimItemOf, isItemOf, itemOf } from '../catalogue/price-items.ts'
 import { notFound } from '../errors.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageOf, requireIds } from '../paging.ts'
@@ -74,8 +74,8 @@ export function billingKeepingHandlers({ database }: HandlerDeps): BillingKeepin
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const types = await listOperatorValues(knex, lab.accountId, 'rate_list_type')
       if (!types.includes(rateListType)) throw notListed('rateListType', types, 'unknown_rate_list_type')
-      await requireItemOf(knex, lab, item)
       await database.transaction(async (trx) => {
+        await claimItemOf(trx, lab, item)
         await updateRateListPrice(trx, lab.accountId, rateListType, item.id, price)
         await audit.record(trx, lab.accountId, { labID: lab.id, ...byKind(item) })
       })

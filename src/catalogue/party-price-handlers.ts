@@ -9,7 +9,7 @@ import { findLabOfAnyAccount } from './labs-repository.ts'
 import { updatePartyPackagePrice } from './packages-repository.ts'
 import { findParty } from './parties-repository.ts'
 import { listPartyPrices, removePartyPrice, type PartyPrice, type PricedThing } from './party-prices-repository.ts'
-import { isItemOf, itemOf, requireItemOf } from './price-items.ts'
+import { claimItemOf, isItemOf, itemOf } from './price-items.ts'
 import { updatePartyTestPrice } from './tests-repository.ts'
 
 interface PartyPriceHandlers {
@@ -27,8 +27,8 @@ export function partyPriceHandlers({ database }: HandlerDeps): PartyPriceHandler
       const item = itemOf(body)
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       if (!(await findParty(knex, lab.accountId, partyId))) throw unknownId('party', partyId, 'partyId')
-      await requireItemOf(knex, lab, item)
       await database.transaction(async (trx) => {
+        await claimItemOf(trx, lab, item)
         const update = item.kind === 'test' ? updatePartyTestPrice : updatePartyPackagePrice
         await update(trx, partyId, item.id, price)
         await audit.record(trx, lab.accountId, { labID: lab.id, partyId, ...byKind(item) })

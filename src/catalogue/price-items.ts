@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { badRequest, unknownId } from '../errors.ts'
+import { isIdShaped } from '../ids.ts'
 import type { Lab } from './labs-repository.ts'
 import { findPackage } from './packages-repository.ts'
 import type { PricedThing } from './party-prices-repository.ts'
@@ -27,7 +28,12 @@ export async function isItemOf(knex: Knex, lab: Lab, { kind, id }: PricedThing):
   return found?.labId === lab.id
 }
 
-/** @throws 400 for one that the lab does not have */
-export async function requireItemOf(knex: Knex, lab: Lab, item: PricedThing): Promise<void> {
-  if (!(await isItemOf(knex, lab, item))) throw unknownId(item.kind, item.id, item.kind)
+/**
+ * It can't be removed before the transaction ends: a removal that took its prices would leave this one behind, for ever.
+ * @throws 400 for one that the lab does not have
+ */
+export async function claimItemOf(trx: Knex.Transaction, lab: Lab, { kind, id }: PricedThing): Promise<void> {
+  const scope = { account_id: lab.accountId, lab_id: lab.id, id, removed_at: null }
+  const row = isIdShaped(id) && (await trx(`${kind}s`).where(scope).forShare().first('id'))
+  if (!row) throw unknownId(kind, id, kind)
 }

@@ -276,6 +276,27 @@ describe('prices', () => {
     expect((await call('GET', '/party-prices', undefined, { cursor: 'WyJhIl0' })).status).toBe(400)
   })
 
+  test('that are set while their test or package is removed are refused, and none is left', async () => {
+    const party = await buildParty(app, account, 'corporate')
+    await app.call('PUT', `/operator/accounts/${account.id}/rate-lists`, { token, body: { rateListTypes: ['Gold'] } })
+    const one = await buildTest(app, lab)
+    const pack = await buildPackage(app, lab, [await buildTest(app, lab)])
+    for (const [table, item] of [
+      ['tests', { test: one.id }],
+      ['packages', { package: pack.id }],
+    ] as const) {
+      const [id] = Object.values(item)
+      const answers = await inTurn(table, id!, [
+        () => call('DELETE', `/${table}/${id}`),
+        () => call('PUT', '/party-prices', { partyId: party.id, ...item, price: 1 }),
+        () => call('PUT', '/rate-list-prices', { rateListType: 'Gold', ...item, price: 1 }),
+      ])
+      expect(answers.map(({ status }) => status)).toEqual([200, 400, 400])
+    }
+    expect((await call('GET', '/party-prices')).body.prices).toEqual([])
+    expect((await call('GET', '/rate-list-prices')).body.prices).toEqual([])
+  })
+
   test('of rate lists are listed by list, page by page, and removed', async () => {
     const body = { rateListTypes: ['Corporate', 'Café'] }
     await app.call('PUT', `/operator/accounts/${account.id}/rate-lists`, { token, body })
