@@ -59,8 +59,10 @@ export function patientKeepingHandlers({ database, clock }: HandlerDeps): Patien
       const patient = await findPatient(knex, account.id, path.patientId)
       if (!patient) throw notFound('patient not found')
       const updated = await database.transaction(async (trx) => {
+        const outcome = await updatePatient(trx, patient, body)
+        if (!outcome) throw notFound('patient not found')
         await audit.record(trx, account.id, { patientId: patient.id })
-        return updatePatient(trx, patient, body)
+        return outcome
       })
       return { status: 200, body: toPatientRow(updated) }
     },

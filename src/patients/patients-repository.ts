@@ -40,14 +40,17 @@ export async function listPatients(
   return (await query).map(toPatient)
 }
 
-/** Only the columns that change are written: two changes of different ones at once both hold. */
+/**
+ * Only the columns that change are written: two changes of different ones at once both hold.
+ * @returns undefined when the patient was erased meanwhile
+ */
 export async function updatePatient(
   trx: Knex.Transaction,
   patient: Patient,
   { contact, name }: Partial<Pick<Patient, 'contact' | 'name'>>,
-): Promise<Patient> {
+): Promise<Patient | undefined> {
   const scope = { account_id: patient.accountId, id: patient.id }
-  await trx('patients').where(scope).update({ id: patient.id, contact, name })
+  if ((await trx('patients').where(scope).update({ id: patient.id, contact, name })) === 0) return undefined
   return toPatient(await trx('patients').where(scope).first())
 }
 

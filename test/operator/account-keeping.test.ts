@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
@@ -210,6 +211,18 @@ test('patients are kept by staff: created, found by contact, renamed; those of a
   // Nothing of a patient but the id is in the audit.
   const { body } = await call('GET', '/audit-entries', undefined, { accountId: account.id, operation: 'updatePatient' })
   expect(body.auditEntries[0].targets).toEqual({ patientId: ravi.patientId })
+})
+
+test('a patient who is erased while staff change the name is not found', async () => {
+  const path = ofAccount('/patients')
+  const { patientId } = (await call('POST', path, { contact: '9812300009', name: 'Asha' })).body
+  const erasure = await app.database.knex.transaction()
+  await erasure('patients').where({ id: patientId }).delete()
+  const change = call('PATCH', `${path}/${patientId}`, { name: 'Asha K' })
+  await setTimeout(100)
+  await erasure.commit()
+  expect((await change).status).toBe(404)
+  expect(await countAudited(app, 'updatePatient', patientId)).toBe(0)
 })
 
 test('lead sources and rate lists are read as they were set, and an inactive telecaller can be activated', async () => {
