@@ -8,6 +8,7 @@ import { join, resolve } from 'node:path'
 import { BlockList, isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
+import { readRetrySchedule } from './setting-faults.ts'
 import { findUnsafeSettings } from './unsafe-settings.ts'
 import { readTracing, type TracingConfig } from './tracing-config.ts'
 
@@ -131,15 +132,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!LOG_LEVELS.includes(logLevel))
     faults.push(`LOG_LEVEL must be one of ${LOG_LEVELS.join(', ')}, it is "${logLevel}"`)
 
-  const scheduleText = text('RETRY_SCHEDULE') ?? DEFAULT_RETRY_SCHEDULE
-  const retryScheduleSeconds = scheduleText.split(',').map((part) => Number(part.trim()))
-  if (
-    !scheduleText.split(',').every((part) => /^\s*\d+(\.\d+)?\s*$/.test(part)) ||
-    retryScheduleSeconds.some((s) => s <= 0)
-  ) {
-    faults.push(`RETRY_SCHEDULE must be comma-separated seconds above 0 (default ${DEFAULT_RETRY_SCHEDULE})`)
-  }
-
+  const retryScheduleSeconds = readRetrySchedule(
+    text('RETRY_SCHEDULE') ?? DEFAULT_RETRY_SCHEDULE,
+    DEFAULT_RETRY_SCHEDULE,
+    faults,
+  )
   const warnAfterSeconds = integer('WARN_AFTER_SECONDS', 43_200, 1, 31_536_000)
   const warnByClockSeconds = integer('WARN_BY_CLOCK_SECONDS', 82_800, 1, 31_536_000)
   const deleteAfterSeconds = integer('DELETE_AFTER_SECONDS', 86_400, 1, 31_536_000)
