@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path'
 import { BlockList, isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
-import { readRetrySchedule } from './setting-faults.ts'
+import { caFileFaults, readRetrySchedule } from './setting-faults.ts'
 import { findUnsafeSettings } from './unsafe-settings.ts'
 import { readTracing, type TracingConfig } from './tracing-config.ts'
 
@@ -166,7 +166,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     faults.push('DELIVERY_DNS_SERVERS must be comma-separated addresses such as 10.0.0.2 or 10.0.0.2:5353')
   }
   const caFile = text('DELIVERY_CA_FILE')
-  if (caFile && !existsSync(caFile)) faults.push(`DELIVERY_CA_FILE: there is no file ${caFile}`)
+  if (caFile) faults.push(...caFileFaults('DELIVERY_CA_FILE', caFile))
   const developmentCa = join(dataDir, 'dev-tls', 'ca.pem')
   const deliveryCaFiles = [
     ...(caFile ? [caFile] : []),

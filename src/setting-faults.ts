@@ -1,6 +1,8 @@
 /**
  * What can be wrong with a setting, in sentences that say what to do. For `config.ts`.
  */
+import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 
 /** A year. A date that no column can hold would leave the attempt before it unrecorded. */
 const LONGEST_WAIT_SECONDS = 31_536_000
@@ -19,4 +21,34 @@ export function readRetrySchedule(text: string, fallback: string, faults: string
     )
   }
   return seconds
+}
+
+/** OpenSSL, which reads the file for the connections, passes over everything else. */
+const BEGIN_OF_CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----/g
+const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^]*?-----END \1-----/g
+
+/** One that can't be read would end what OpenSSL takes of the file, without a word. */
+export function caFileFaults(name: string, file: string): string[] {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return [`${name}: there is no file ${file}`]
+    if (code === 'EISDIR') return [`${name}: ${file} is a folder: name a PEM file in it`]
+    return [`${name}: ${file} can't be read (${code}): let this user read it, or name another PEM file`]
+  }
+  const begun = text.match(BEGIN_OF_CERTIFICATE)?.length ?? 0
+  const certificates = text.match(CERTIFICATE) ?? []
+  if (begun === 0) return [`${name}: ${file} has no certificate: name a PEM file (-----BEGIN CERTIFICATE-----)`]
+  if (certificates.length === begun && certificates.every(isCertificate)) return []
+  return [`${name}: a certificate of ${file} is damaged: copy the file anew, or name another PEM file`]
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    return Boolean(new X509Certificate(pem))
+  } catch {
+    return false
+  }
 }

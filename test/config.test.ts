@@ -1,7 +1,13 @@
-import { expect, test } from 'vitest'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { rootCertificates } from 'node:tls'
+import { afterAll, describe, expect, test } from 'vitest'
 import { ConfigError, readConfig } from '../src/config.ts'
 
 const BASE = { NODE_ENV: 'test', DATA_DIR: '/nonexistent', SECRETS_KEY: Buffer.alloc(32, 7).toString('base64') }
+const folder = mkdtempSync(join(tmpdir(), 'lis-config-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 function faultsOf(env: Record<string, string>): string[] {
   try {
@@ -23,4 +29,34 @@ test.each([['99999999999999999999'], ['5,31536001'], ['0'], ['5,'], ['1e3'], [`1
 
 test('a schedule of retries may wait a part of a second, and a year', () => {
   expect(readConfig({ ...BASE, RETRY_SCHEDULE: '0.5, 31536000' }).retryScheduleSeconds).toEqual([0.5, 31_536_000])
+})
+
+describe('DELIVERY_CA_FILE', () => {
+  const [first, second] = rootCertificates
+  const faultsOfFile = (content: string) => {
+    const file = join(folder, 'ca.pem')
+    writeFileSync(file, content)
+    return faultsOf({ DELIVERY_CA_FILE: file })
+  }
+
+  test('may have several certificates, and anything between them', () => {
+    expect(faultsOfFile(`# of the laboratory\n${first}\r\n\n# of its supplier\n${second}`)).toEqual([])
+    expect(faultsOfFile(first!.replaceAll('CERTIFICATE', 'TRUSTED CERTIFICATE'))).toEqual([])
+  })
+
+  test('that trusts nobody is refused, with what is wrong about it', () => {
+    const file = join(folder, 'ca.pem')
+    const damaged = `DELIVERY_CA_FILE: a certificate of ${file} is damaged: copy the file anew, or name another PEM file`
+    expect(faultsOfFile('root:x:0:0:root:/root:/bin/bash\n')).toEqual([
+      `DELIVERY_CA_FILE: ${file} has no certificate: name a PEM file (-----BEGIN CERTIFICATE-----)`,
+    ])
+    expect(faultsOfFile(`${first}\n${second!.slice(0, 600)}`)).toEqual([damaged])
+    expect(faultsOfFile(first!.replace('MII', 'MIX'))).toEqual([damaged])
+    expect(faultsOf({ DELIVERY_CA_FILE: join(folder, 'none.pem') })).toEqual([
+      `DELIVERY_CA_FILE: there is no file ${folder}/none.pem`,
+    ])
+    expect(faultsOf({ DELIVERY_CA_FILE: folder })).toEqual([
+      `DELIVERY_CA_FILE: ${folder} is a folder: name a PEM file in it`,
+    ])
+  })
 })
