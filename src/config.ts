@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path'
 import { BlockList, isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
-import { caFileFaults, readRetrySchedule } from './setting-faults.ts'
+import { caFileFaults, mysqlUrlFaults, readRetrySchedule } from './setting-faults.ts'
 import { findUnsafeSettings } from './unsafe-settings.ts'
 import { readTracing, type TracingConfig } from './tracing-config.ts'
 
@@ -122,10 +122,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const dataDir = resolve(text('DATA_DIR') ?? '.data')
   const port = integer('PORT', 8080, 0, 65535)
 
-  const mysqlUrl = url('MYSQL_URL', ['mysql:', 'mariadb:'])
-  if (mysqlUrl && URL.canParse(mysqlUrl) && new URL(mysqlUrl).pathname.length < 2) {
-    faults.push('MYSQL_URL names no database: end it with /<database>')
+  const readMysqlUrl = (name: string) => {
+    const value = url(name, ['mysql:', 'mariadb:'])
+    if (value && URL.canParse(value)) faults.push(...mysqlUrlFaults(name, value))
+    return value
   }
+  const mysqlUrl = readMysqlUrl('MYSQL_URL')
   const effectiveMysqlUrl = mysqlUrl ?? privateMysqlUrl(dataDir)
 
   const logLevel = (text('LOG_LEVEL') ?? 'info') as LogLevel
@@ -219,8 +221,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     dataDir,
     publicBaseUrl,
     mysqlUrl: effectiveMysqlUrl,
-    mysqlMigrateUrl: url('MYSQL_MIGRATE_URL', ['mysql:', 'mariadb:']) ?? effectiveMysqlUrl,
-    mysqlDaemonUrl: url('MYSQL_DAEMON_URL', ['mysql:', 'mariadb:']) ?? effectiveMysqlUrl,
+    mysqlMigrateUrl: readMysqlUrl('MYSQL_MIGRATE_URL') ?? effectiveMysqlUrl,
+    mysqlDaemonUrl: readMysqlUrl('MYSQL_DAEMON_URL') ?? effectiveMysqlUrl,
     privateDatabase: mysqlUrl === undefined,
     mongodbUrl: url('MONGODB_URL', ['mongodb:', 'mongodb+srv:']),
     smtpUrl,

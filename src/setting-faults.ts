@@ -52,3 +52,20 @@ function isCertificate(pem: string): boolean {
     return false
   }
 }
+
+/** Of a URL that begins as it must. The value itself is never repeated: it may hold a password. */
+export function mysqlUrlFaults(name: string, value: string): string[] {
+  const { username, password, pathname } = new URL(value)
+  return [
+    ...(pathname.length > 1 ? [] : [`${name} names no database: end it with /<database>`]),
+    ...([username, password, pathname].every(isDecodable) ? [] : [`${name} has a % that begins no code: write %25`]),
+  ]
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    return decodeURIComponent(text) !== undefined
+  } catch {
+    return false
+  }
+}

@@ -29,5 +29,10 @@ export function findUnsafeSettings(env: NodeJS.ProcessEnv, secretsKey: Buffer, e
 
 function passwordOf(url: string | undefined): string {
   const text = url?.trim() ?? ''
-  return URL.canParse(text) ? decodeURIComponent(new URL(text).password) : ''
+  try {
+    return decodeURIComponent(new URL(text).password)
+  } catch {
+    // Nothing that stands in the README; that it is no URL is said by who reads it.
+    return ''
+  }
 }

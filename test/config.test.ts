@@ -60,3 +60,16 @@ describe('DELIVERY_CA_FILE', () => {
     ])
   })
 })
+
+test.each(['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL'])(
+  '%s that names no database, or can not be decoded, is refused by its name and without its password',
+  (name) => {
+    const noDatabase = `${name} names no database: end it with /<database>`
+    expect(faultsOf({ [name]: 'mysql://root@127.0.0.1:1' })).toEqual([noDatabase])
+    expect(faultsOf({ [name]: 'mysql://root@127.0.0.1:1/' })).toEqual([noDatabase])
+    const undecodable = { [name]: 'mysql://root:100%@127.0.0.1:1/lis', NODE_ENV: 'production' }
+    expect(faultsOf(undecodable)).toContain(`${name} has a % that begins no code: write %25`)
+    expect(faultsOf(undecodable).join()).not.toContain('100%')
+    expect(faultsOf({ [name]: 'mysql://root:100%25@127.0.0.1:1/lis' })).toEqual([])
+  },
+)
