@@ -195,6 +195,9 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   }
 
   const publicBaseUrl = url('PUBLIC_BASE_URL', ['http:', 'https:'])?.replace(/(?<!\/)\/+$/, '')
+  if (publicBaseUrl && /[?#]/.test(publicBaseUrl)) {
+    faults.push('PUBLIC_BASE_URL must have no ? and no #: paths are put behind it')
+  }
   const secretsKey = readSecretsKey(text('SECRETS_KEY'), production, dataDir, faults)
   if (production) {
     // One that is missing is said already.

@@ -73,3 +73,13 @@ test.each(['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL'])(
     expect(faultsOf({ [name]: 'mysql://root:100%25@127.0.0.1:1/lis' })).toEqual([])
   },
 )
+
+test('PUBLIC_BASE_URL may have a path, and no query or fragment', () => {
+  const read = (url: string) => readConfig({ ...BASE, PUBLIC_BASE_URL: url }).publicBaseUrl
+  expect(read('https://lis.example.com/x/')).toBe('https://lis.example.com/x')
+  for (const end of ['?y=1', '#z', '?y=1#z', '?', '#/']) {
+    expect(faultsOf({ PUBLIC_BASE_URL: `https://lis.example.com/x${end}` })).toEqual([
+      'PUBLIC_BASE_URL must have no ? and no #: paths are put behind it',
+    ])
+  }
+})
