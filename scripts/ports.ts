@@ -4,7 +4,8 @@
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import type { Config } from '../src/config.ts'
+import { portsOf, type Config } from '../src/config.ts'
+import { equalPortFaults } from '../src/setting-faults.ts'
 import { StartFault } from './processes.ts'
 
 export { urlOf } from '../src/http-server.ts'
@@ -15,6 +16,9 @@ export { urlOf } from '../src/http-server.ts'
  * @throws StartFault that says which, and what to set
  */
 export async function refuseTakenPorts(config: Config): Promise<void> {
+  // Also those that nobody has set: here all of them are on one machine.
+  const [equal] = equalPortFaults(portsOf(config))
+  if (equal) throw new StartFault(equal)
   await tryTcp('PORT', 'HOST', config.host, config.port)
   await tryTcp('DAEMON_PORT', 'DAEMON_HOST', config.daemonHost, config.daemonPort)
   await tryUdp('DAEMON_PORT', config.daemonHost, config.daemonPort)

@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path'
 import { BlockList, isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
-import { caFileFaults, mysqlUrlFaults, readRetrySchedule } from './setting-faults.ts'
+import { caFileFaults, equalPortFaults, mysqlUrlFaults, readRetrySchedule, type NamedPort } from './setting-faults.ts'
 import { findUnsafeSettings } from './unsafe-settings.ts'
 import { readTracing, type TracingConfig } from './tracing-config.ts'
 
@@ -250,8 +250,21 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     logLevel,
     tracing: readTracing({ text, url, integer, faults }),
   }
+  // One that is not set is left to who listens: a process that has a machine for itself need not know of the others' ports.
+  faults.push(...equalPortFaults(portsOf(config).filter(({ setting }) => text(setting) !== undefined)))
   if (faults.length > 0) throw new ConfigError(faults)
   return config
+}
+
+/** What the API and the daemon listen on. */
+export function portsOf(config: Config): NamedPort[] {
+  const { host, metricsHost, daemonHost } = config
+  return [
+    { setting: 'PORT', host, port: config.port },
+    { setting: 'DAEMON_PORT', host: daemonHost, port: config.daemonPort },
+    { setting: 'OPERATOR_PORT', host, port: config.operatorPort },
+    { setting: 'METRICS_PORT', host: metricsHost, port: config.metricsPort },
+  ]
 }
 
 /** Linux: `sun_path` holds 108 bytes with the final zero (unix(7)); macOS: 104. */

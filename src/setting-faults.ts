@@ -69,3 +69,26 @@ function isDecodable(text: string): boolean {
     return false
   }
 }
+
+export interface NamedPort {
+  setting: string
+  host: string
+  /** 0 and undefined: none that others could have too. */
+  port: number | undefined
+}
+
+export function equalPortFaults(ports: NamedPort[]): string[] {
+  return ports.flatMap((one, n) =>
+    ports
+      .slice(n + 1)
+      .filter((other) => one.port && one.port === other.port && shareAddress(one.host, other.host))
+      .map(
+        (other) => `${one.setting} and ${other.setting} are both ${one.port}: set one to another (0 takes a free one)`,
+      ),
+  )
+}
+
+function shareAddress(one: string, other: string): boolean {
+  const isAll = (host: string) => host === '0.0.0.0' || host === '::'
+  return one === other || isAll(one) || isAll(other)
+}

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, test } from 'vitest'
+import { refuseTakenPorts } from '../scripts/ports.ts'
 import { ConfigError, readConfig } from '../src/config.ts'
 
 const BASE = { NODE_ENV: 'test', DATA_DIR: '/nonexistent', SECRETS_KEY: Buffer.alloc(32, 7).toString('base64') }
@@ -82,4 +83,25 @@ test('PUBLIC_BASE_URL may have a path, and no query or fragment', () => {
       'PUBLIC_BASE_URL must have no ? and no #: paths are put behind it',
     ])
   }
+})
+
+describe('two ports of one address', () => {
+  const SENTENCE = (one: string, other: string) =>
+    `${one} and ${other} are both 18530: set one to another (0 takes a free one)`
+
+  test('are refused where both are set', () => {
+    const [PORT, DAEMON_PORT, METRICS_PORT] = ['18530', '18530', '18530']
+    expect(faultsOf({ PORT, DAEMON_PORT })).toEqual([SENTENCE('PORT', 'DAEMON_PORT')])
+    expect(faultsOf({ PORT, METRICS_PORT, HOST: '0.0.0.0' })).toEqual([SENTENCE('PORT', 'METRICS_PORT')])
+    expect(faultsOf({ DAEMON_PORT, OPERATOR_PORT: '18530', METRICS_PORT })).toHaveLength(3)
+    expect(faultsOf({ PORT: '0', DAEMON_PORT: '0', OPERATOR_PORT: '0' })).toEqual([])
+    expect(faultsOf({ PORT, DAEMON_PORT, DAEMON_HOST: '127.0.0.2' })).toEqual([])
+  })
+
+  test('are refused before everything is started on one machine, set or not', async () => {
+    const read = (env: Record<string, string>) => readConfig({ ...BASE, ...env })
+    await expect(refuseTakenPorts(read({ PORT: '18529', METRICS_PORT: '18530' }))).rejects.toThrow(
+      SENTENCE('DAEMON_PORT', 'METRICS_PORT'),
+    )
+  })
 })
