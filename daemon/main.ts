@@ -3,11 +3,10 @@
  */
 import './agenda-debug.ts'
 import { connectDatabase, isConnectionFault } from '../db/connection.ts'
-import { findDurabilityFaults } from '../db/durability.ts'
-import { schemaIsCurrent } from '../db/migrate.ts'
 import { DatabaseClock } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
 import { endOnCrash } from '../src/crash-line.ts'
+import { reachDatabase, StartRefused } from '../src/database-start.ts'
 import { boundHeapGrowth } from '../src/heap-growth.ts'
 import { createLogger, errorFields } from '../src/logger.ts'
 import { createProcessMetrics, ProcessCounts } from '../src/metrics.ts'
@@ -35,14 +34,9 @@ async function main(): Promise<void> {
   const database = connectDatabase(config.mysqlDaemonUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()
-  await clock.follow(database.readTimeMs, (jumpMs, from) => {
-    counts.clockJumps += 1
-    log.warn('clock_jump', { jumpMs, from })
-  })
-  if (!(await schemaIsCurrent(database.knex))) fail('the schema is not that of this version: run `make migrate`')
-  const faults = await findDurabilityFaults(database.knex)
-  if (faults.length > 0 && config.production) fail(faults.join('; '))
-  for (const reason of faults) log.warn('database.not_durable', { reason })
+  const { mysqlDaemonUrl: mysqlUrl } = config
+  const setting = mysqlUrl === config.mysqlUrl ? 'MYSQL_URL' : 'MYSQL_DAEMON_URL'
+  await reachDatabase({ database, mysqlUrl, setting, config, clock, counts, logger: log })
   const tracing = await startTracing(config.tracing, { name: 'lis-daemon', version: VERSION }, (error) =>
     log.warn('traces.not_sent', errorFields(error)),
   )
@@ -82,7 +76,7 @@ async function main(): Promise<void> {
 }
 
 main().catch((error: NodeJS.ErrnoException) => {
-  if (error instanceof ConfigError) fail(error.message)
+  if (error instanceof ConfigError || error instanceof StartRefused) fail(error.message)
   if (error.code === 'EADDRINUSE') fail('its port is taken: stop the other process or set DAEMON_PORT')
   if (isConnectionFault(error))
     fail('the database does not answer: start it, or set MYSQL_URL (`make run` starts a private one)')

@@ -7,6 +7,7 @@ import { escapeId } from 'mysql2'
 import { createConnection } from 'mysql2/promise'
 import { monotonicMs } from '../src/clock.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
+import { describeConnectionFault } from './connection-fault.ts'
 import { driverOptions, isRetriable, SESSION_STATEMENTS } from './connection.ts'
 import { listMigrationNames, MIGRATIONS } from './knexfile.ts'
 import { takeMigrationGuard } from './migration-guard.ts'
@@ -14,8 +15,6 @@ import { takeMigrationGuard } from './migration-guard.ts'
 /** What a person must mend before the schema can be used. The message is one line that says how. */
 export class MigrationFault extends Error {}
 
-const ER_ACCESS_DENIED_TO_DATABASE = 1044
-const ER_ACCESS_DENIED = 1045
 const ER_BAD_DATABASE = 1049
 const ER_NO_SUCH_TABLE = 1146
 
@@ -182,12 +181,12 @@ export function serverFault(version: string): string | undefined {
 
 async function makeSureDatabaseExists(mysqlUrl: string, onProgress: (line: string) => void): Promise<void> {
   const options = driverOptions(mysqlUrl)
-  const where = options.socketPath ?? `${options.host}:${options.port}`
   try {
     await (await createConnection(options)).end()
     return
   } catch (error) {
-    if ((error as { errno?: number }).errno !== ER_BAD_DATABASE) throw connectionFault(error, where, options)
+    if ((error as { errno?: number }).errno !== ER_BAD_DATABASE)
+      throw new MigrationFault(describeConnectionFault(error, mysqlUrl))
   }
   try {
     const connection = await createConnection({ ...options, database: undefined })
@@ -201,23 +200,6 @@ async function makeSureDatabaseExists(mysqlUrl: string, onProgress: (line: strin
       await connection.end()
     }
   } catch (error) {
-    throw connectionFault(error, where, options)
+    throw new MigrationFault(describeConnectionFault(error, mysqlUrl))
   }
-}
-
-function connectionFault(error: unknown, where: string, options: { user?: string; database?: string }): Error {
-  const { errno, code } = error as { errno?: number; code?: string }
-  if (errno === ER_ACCESS_DENIED) {
-    return new MigrationFault(
-      `the database at ${where} refuses the user ${options.user}: correct the user or the password in MYSQL_URL`,
-    )
-  }
-  if (errno === ER_ACCESS_DENIED_TO_DATABASE) {
-    return new MigrationFault(
-      `the user ${options.user} may not use or create the database ${options.database} at ${where}: have it created and granted by its administrator`,
-    )
-  }
-  return new MigrationFault(
-    `no database answers at ${where} (${code ?? errno ?? (error as Error).message}): start it, or correct MYSQL_URL`,
-  )
 }

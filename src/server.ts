@@ -2,20 +2,19 @@
  * The API process: config -> database -> clock -> app -> listen -> drain on SIGTERM or SIGINT. No logic.
  */
 import type { Server } from 'node:http'
-import { connectDatabase, type Database } from '../db/connection.ts'
-import { findDurabilityFaults } from '../db/durability.ts'
-import { schemaIsCurrent } from '../db/migrate.ts'
+import { connectDatabase } from '../db/connection.ts'
 import { createApp, type AppDeps } from './app.ts'
 import { DatabaseClock } from './clock.ts'
 import { ConfigError, loadEnvFile, readConfig, type Config } from './config.ts'
 import { endOnCrash } from './crash-line.ts'
 import { CRM_CALLS } from './crm/crm-budget-rules.ts'
 import { deriveKeys } from './crypto.ts'
+import { reachDatabase, StartRefused } from './database-start.ts'
 import { startErasures } from './erasure/erasure-runner.ts'
 import { DaemonHints } from './events/daemon-hints.ts'
 import { boundHeapGrowth } from './heap-growth.ts'
 import { createHttpServer, drain, listen, urlOf } from './http-server.ts'
-import { createLogger, errorFields, type Logger } from './logger.ts'
+import { createLogger, errorFields } from './logger.ts'
 import { createSmsGateway } from './patients/sms-gateway.ts'
 import { SmsSender } from './patients/sms-sender.ts'
 import { openReportStore } from './reports/report-store.ts'
@@ -44,7 +43,8 @@ async function main(): Promise<void> {
   const database = connectDatabase(config.mysqlUrl)
   const clock = new DatabaseClock()
   const counts = new ProcessCounts()
-  await reachDatabase(database, clock, logger, counts, config)
+  const { mysqlUrl } = config
+  await reachDatabase({ database, mysqlUrl, setting: 'MYSQL_URL', config, clock, counts, logger }).catch(refuse)
 
   const readiness = new Readiness(database.knex)
   await readiness.start()
@@ -109,28 +109,6 @@ function readSettings(): Config {
   }
 }
 
-async function reachDatabase(
-  database: Database,
-  clock: DatabaseClock,
-  logger: Logger,
-  counts: ProcessCounts,
-  { production }: Config,
-): Promise<void> {
-  try {
-    await clock.follow(database.readTimeMs, (jumpMs, from) => {
-      counts.clockJumps += 1
-      logger.warn('clock_jump', { jumpMs, from })
-    })
-    if (!(await schemaIsCurrent(database.knex))) fail('the database schema is not current: run make migrate')
-    const faults = await findDurabilityFaults(database.knex)
-    if (faults.length > 0 && production) fail(faults.join('; '))
-    for (const reason of faults) logger.warn('database.not_durable', { reason })
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? (error as Error).name
-    fail(`the database can't be reached (${code}): start it, or set MYSQL_URL to the one to use`)
-  }
-}
-
 async function startListeners(
   config: Config,
   given: Omit<AppDeps, 'serves' | 'baseUrl'>,
@@ -182,6 +160,11 @@ async function bind(server: Server, { host, reusePort }: Config, port: number, s
     const reason = code === 'EADDRINUSE' ? 'is taken' : `can't be used (${code})`
     return fail(`port ${port} on ${host} ${reason}: set ${setting} to another one`)
   }
+}
+
+function refuse(error: unknown): never {
+  if (error instanceof StartRefused) fail(error.message)
+  throw error
 }
 
 function fail(sentence: string): never {

@@ -155,10 +155,7 @@ test('what keeps it from starting is said in one line, with exit 1 and nothing o
   const nowhere = 'mysql://root:hunter2@localhost/lis?socketPath=/nowhere.sock'
   const cases: [Record<string, string>, RegExp][] = [
     [{ PORT: String(takenPort) }, new RegExp(`^port ${takenPort} on 127.0.0.1 is taken: set PORT to another one\n$`)],
-    [
-      { MYSQL_URL: nowhere },
-      /^the database can't be reached \(ENOENT\): start it, or set MYSQL_URL to the one to use\n$/,
-    ],
+    [{ MYSQL_URL: nowhere }, /^no database answers at \/nowhere.sock \(ENOENT\): start it, or correct MYSQL_URL\n$/],
     [{ MYSQL_URL: empty.mysqlUrl }, /^the database schema is not current: run make migrate\n$/],
     [{ PORT: 'http' }, /^the settings can't be used:\n {2}- PORT must be a whole number[^\n]*\n$/],
   ]

@@ -121,7 +121,35 @@ describe.each(PROCESSES)('the %s', (_, script) => {
     }
     expect(errors).not.toContain('api-password')
   }, 60_000)
+
+  test('says in one line why it can not use the database, and what to do', async () => {
+    const [stranger, unknown] = [new URL(database.mysqlUrl), new URL(database.mysqlUrl)]
+    stranger.username = 'lis_no_such_user'
+    stranger.password = 'hunter2'
+    unknown.pathname = '/lis_unknown'
+    const socket = stranger.searchParams.get('socketPath')
+    const faults: [url: string, sentence: string][] = [
+      [
+        stranger.href,
+        `the database at ${socket} refuses the user lis_no_such_user: correct the user or the password in MYSQL_URL`,
+      ],
+      [unknown.href, `there is no database lis_unknown at ${socket}: run make migrate, or correct MYSQL_URL`],
+      [
+        'mysql://root@127.0.0.1:1/lis',
+        'no database answers at 127.0.0.1:1 (ECONNREFUSED): start it, or correct MYSQL_URL',
+      ],
+    ]
+    for (const [MYSQL_URL, sentence] of faults) {
+      const { code, errors } = await start(script, { MYSQL_URL })
+      expect([code, errors.replace(/^daemon: /, '')]).toEqual([1, `${sentence}\n`])
+    }
+  }, 60_000)
 })
+
+test('a daemon’s own database is named by its own setting', async () => {
+  const { errors } = await start('daemon/main.ts', { MYSQL_DAEMON_URL: 'mysql://root@127.0.0.1:1/lis' })
+  expect(errors).toMatch(/^daemon: no database answers at [^\n]* or correct MYSQL_DAEMON_URL\n$/)
+}, 60_000)
 
 test('the binary log need not be synchronous where there is none', () => {
   const faults = (values: Record<string, string>) => durabilityFaultsOf(new Map(Object.entries(values))).length

@@ -1,0 +1,34 @@
+/**
+ * Why a database can't be used, in one sentence that says what to do.
+ */
+import { driverOptions } from './connection.ts'
+
+const ER_ACCESS_DENIED_TO_DATABASE = 1044
+/** The second is MariaDB's, for a user who may only come from this machine's own account. */
+const ACCESS_DENIED = [1045, 1698]
+const ER_BAD_DATABASE = 1049
+/** What the server answers has a number from here on; the operating system's are below, or negative. */
+const FIRST_SERVER_ERRNO = 1000
+
+/**
+ * @param setting where the URL comes from
+ * @param error what the attempt to use it has thrown
+ */
+export function describeConnectionFault(error: unknown, mysqlUrl: string, setting = 'MYSQL_URL'): string {
+  const { errno = 0, code, name, message } = error as NodeJS.ErrnoException
+  const { user, database, socketPath, host, port } = driverOptions(mysqlUrl)
+  const where = socketPath ?? `${host}:${port}`
+  if (ACCESS_DENIED.includes(errno)) {
+    return `the database at ${where} refuses the user ${user}: correct the user or the password in ${setting}`
+  }
+  if (errno === ER_ACCESS_DENIED_TO_DATABASE) {
+    return `the user ${user} may not use or create the database ${database} at ${where}: have it created and granted by its administrator`
+  }
+  if (errno === ER_BAD_DATABASE) {
+    return `there is no database ${database} at ${where}: run make migrate, or correct ${setting}`
+  }
+  const what = code ?? (errno || (name === 'Error' ? message : name))
+  if (errno >= FIRST_SERVER_ERRNO)
+    return `the database at ${where} refuses to work (${what}): see to it, or correct ${setting}`
+  return `no database answers at ${where} (${what}): start it, or correct ${setting}`
+}
