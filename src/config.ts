@@ -39,6 +39,8 @@ export interface Config {
   smsGatewayUrl: string | undefined
   messageGatewayUrl: string | undefined
   secretsKey: Buffer
+  /** Starts also where the stored secrets are under another key, so that they can be replaced. */
+  secretsKeyLost: boolean
   accessTokenTtlSeconds: number
   /** What the file of a report may have. */
   reportMaxBytes: number
@@ -232,6 +234,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     smsGatewayUrl,
     messageGatewayUrl,
     secretsKey,
+    secretsKeyLost: flag('SECRETS_KEY_LOST'),
     accessTokenTtlSeconds: integer('ACCESS_TOKEN_TTL_SECONDS', 600, 1, 86_400),
     reportMaxBytes: integer('REPORT_MAX_BYTES', 20 * 1024 * 1024, 1024, 1024 ** 3),
     retryScheduleSeconds,

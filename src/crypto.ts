@@ -76,11 +76,14 @@ export function seal(keys: Keys, plaintext: Buffer, boundTo: string): Buffer {
   return Buffer.concat([keys.sealingKeyId, nonce, cipher.getAuthTag(), ciphertext])
 }
 
+/** False where the value was sealed under another SECRETS_KEY; true says nothing about whether it is whole. */
+export function isSealedUnder(keys: Keys, sealed: Buffer): boolean {
+  return sealed.subarray(0, 4).equals(keys.sealingKeyId)
+}
+
 /** @throws when the value was sealed under another key, moved to another row, or changed */
 export function unseal(keys: Keys, sealed: Buffer, boundTo: string): Buffer {
-  if (!sealed.subarray(0, 4).equals(keys.sealingKeyId)) {
-    throw new Error('a stored secret was encrypted under another SECRETS_KEY')
-  }
+  if (!isSealedUnder(keys, sealed)) throw new Error('a stored secret was encrypted under another SECRETS_KEY')
   const decipher = createDecipheriv('aes-256-gcm', keys.sealing, sealed.subarray(4, 16))
   decipher.setAAD(Buffer.from(boundTo, 'utf8'))
   decipher.setAuthTag(sealed.subarray(16, 32))

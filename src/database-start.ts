@@ -1,14 +1,17 @@
 /**
  * What API and daemon need of the database before they serve.
  */
+import type { Knex } from 'knex'
 import { describeConnectionFault } from '../db/connection-fault.ts'
 import type { Database } from '../db/connection.ts'
 import { findDurabilityFaults } from '../db/durability.ts'
 import { schemaIsCurrent } from '../db/migrate.ts'
 import type { DatabaseClock } from './clock.ts'
 import type { Config } from './config.ts'
+import { deriveKeys, isSealedUnder } from './crypto.ts'
 import type { Logger } from './logger.ts'
 import type { ProcessCounts } from './metrics.ts'
+import { newestSealedSecrets } from './webhooks/webhook-secrets-repository.ts'
 
 /** What a person must mend before the process can start. The message is one line that says how. */
 export class StartRefused extends Error {}
@@ -43,7 +46,21 @@ async function followAndCheck({ database, clock, counts, logger, config }: Datab
   if (!(await schemaIsCurrent(database.knex))) {
     throw new StartRefused('the database schema is not current: run make migrate')
   }
+  if (!config.secretsKeyLost) await refuseForeignKey(database.knex, config.secretsKey)
   const faults = await findDurabilityFaults(database.knex)
   if (faults.length > 0 && config.production) throw new StartRefused(faults.join('; '))
   for (const reason of faults) logger.warn('database.not_durable', { reason })
+}
+
+/** So many that those which were damaged, or came from elsewhere, don't decide. */
+const LOOKED_AT = 5
+
+/** With another key everything would seem well, and nothing be delivered. */
+async function refuseForeignKey(knex: Knex, secretsKey: Buffer): Promise<void> {
+  const keys = deriveKeys(secretsKey)
+  const sealed = await newestSealedSecrets(knex, LOOKED_AT)
+  if (sealed.length === 0 || sealed.some((secret) => isSealedUnder(keys, secret))) return
+  throw new StartRefused(
+    "the webhooks' secrets were encrypted under another SECRETS_KEY: set that one (where it is unset it is secrets.key in DATA_DIR); only if it is lost set SECRETS_KEY_LOST=true, and give each webhook a new secret by rotateSecret",
+  )
 }

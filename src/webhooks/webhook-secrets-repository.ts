@@ -48,3 +48,8 @@ export async function recordRotation(
   await trx('webhooks').where({ id: webhook.id }).update({ updated_at: updatedAt })
   return { updatedAt }
 }
+
+/** Secrets of the newest webhooks as they are stored, by the primary key: a large table is not looked through. */
+export function newestSealedSecrets(knex: Knex, count: number): Promise<Buffer[]> {
+  return knex('webhook_secrets').orderBy('webhook_id', 'desc').orderBy('id', 'desc').limit(count).pluck('sealed')
+}

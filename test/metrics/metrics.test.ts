@@ -8,7 +8,7 @@ import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-rece
 import { createMetrics, Tally } from '../../src/metrics.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
-import { DeliveryWorld } from '../support/delivery-world.ts'
+import { DeliveryWorld, SECRETS_KEY } from '../support/delivery-world.ts'
 import { scrape } from '../support/scrape.ts'
 import { createTestTls } from '../support/tls.ts'
 
@@ -143,7 +143,7 @@ describe('an API process', () => {
           ...process.env,
           NODE_ENV: 'test',
           MYSQL_URL: db.mysqlUrl,
-          SECRETS_KEY: Buffer.alloc(32, 7).toString('base64'),
+          SECRETS_KEY: SECRETS_KEY.toString('base64'),
           DATA_DIR: '/nonexistent',
           PORT: '0',
           METRICS_PORT: '0',

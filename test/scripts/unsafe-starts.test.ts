@@ -12,6 +12,8 @@ import { driverOptions } from '../../db/connection.ts'
 import { durabilityFaultsOf } from '../../db/durability.ts'
 import { migrate } from '../../db/migrate.ts'
 import { startLocalDatabase, type LocalDatabase } from '../../scripts/local-database.ts'
+import { deriveKeys, seal } from '../../src/crypto.ts'
+import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { findUnsafeSettings } from '../../src/unsafe-settings.ts'
 
@@ -38,10 +40,21 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-async function setGlobal(sql: string): Promise<void> {
-  const connection = await createConnection({ ...driverOptions(database.mysqlUrl), database: undefined })
-  await connection.query(`SET GLOBAL ${sql}`)
+async function query(sql: string, values: unknown[] = []): Promise<void> {
+  const connection = await createConnection(driverOptions(database.mysqlUrl))
+  await connection.query(sql, values)
   await connection.end()
+}
+
+const setGlobal = (sql: string) => query(`SET GLOBAL ${sql}`)
+
+function insertSecret(secretsKey: Buffer, webhookId: string): Promise<void> {
+  const sealed = seal(deriveKeys(secretsKey), Buffer.alloc(32), webhookId)
+  return query('INSERT INTO webhook_secrets (webhook_id, id, sealed, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP())', [
+    webhookId,
+    webhookId,
+    sealed,
+  ])
 }
 
 /** Until it listens, or has ended. */
@@ -142,6 +155,25 @@ describe.each(PROCESSES)('the %s', (_, script) => {
     for (const [MYSQL_URL, sentence] of faults) {
       const { code, errors } = await start(script, { MYSQL_URL })
       expect([code, errors.replace(/^daemon: /, '')]).toEqual([1, `${sentence}\n`])
+    }
+  }, 60_000)
+
+  test('refuses a key under which none of the newest secrets was encrypted, unless that one is lost', async () => {
+    const own = { SECRETS_KEY: RANDOM_KEY }
+    const insert = async (key: Buffer, count: number) => {
+      for (let n = 0; n < count; n++) await insertSecret(key, newId(Date.now()))
+    }
+    try {
+      await insert(Buffer.alloc(32, 7), 5)
+      const { code, errors } = await start(script, own)
+      expect([code, errors]).toEqual([1, expect.stringMatching(/^(daemon: )?the webhooks' secrets [^\n]+\n$/)])
+      expect(await start(script, { ...own, SECRETS_KEY_LOST: 'true' })).toMatchObject({ isListening: true })
+      // Some of an earlier key, or damaged ones, stop nobody.
+      await insert(Buffer.from(RANDOM_KEY, 'base64'), 1)
+      await insert(Buffer.alloc(32, 7), 4)
+      expect(await start(script, own)).toMatchObject({ isListening: true })
+    } finally {
+      await query('DELETE FROM webhook_secrets')
     }
   }, 60_000)
 })
