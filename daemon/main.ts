@@ -10,6 +10,7 @@ import { reachDatabase, StartRefused } from '../src/database-start.ts'
 import { boundHeapGrowth } from '../src/heap-growth.ts'
 import { createLogger, errorFields } from '../src/logger.ts'
 import { createProcessMetrics, ProcessCounts } from '../src/metrics.ts'
+import { describePortFault, isPortFault } from '../src/port-fault.ts'
 import { onStopRequest } from '../src/stop-request.ts'
 import { startTracing } from '../src/tracing.ts'
 import { VERSION } from '../src/version.ts'
@@ -48,6 +49,10 @@ async function main(): Promise<void> {
     version: VERSION,
     metrics: createProcessMetrics(counts),
     tracing,
+  }).catch((error) => {
+    if (!isPortFault(error)) throw error
+    const { daemonHost: host, daemonPort: port } = config
+    return fail(describePortFault(error, { host, port, setting: 'DAEMON_PORT', hostSetting: 'DAEMON_HOST' }))
   })
   process.stdout.write(`listening ${daemon.port}\n`)
 
@@ -75,9 +80,8 @@ async function main(): Promise<void> {
   onStopRequest(stop)
 }
 
-main().catch((error: NodeJS.ErrnoException) => {
+main().catch((error: Error) => {
   if (error instanceof ConfigError || error instanceof StartRefused) fail(error.message)
-  if (error.code === 'EADDRINUSE') fail('its port is taken: stop the other process or set DAEMON_PORT')
   if (isConnectionFault(error))
     fail('the database does not answer: start it, or set MYSQL_URL (`make run` starts a private one)')
   fail(error.stack ?? error.message)

@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline'
 import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
+import { describePortFault } from '../src/port-fault.ts'
 import { onStopRequest } from '../src/stop-request.ts'
 import { sendSampleEvents, type ContractDocument } from './mock-events.ts'
 import { createMockFront } from './mock-front.ts'
@@ -92,10 +93,8 @@ async function main(): Promise<void> {
   } catch (error) {
     stopping = true
     prism.kill('SIGTERM')
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
-    throw new StartFault(
-      `port ${config.mockPort} on ${config.host} is taken: stop what uses it, or set MOCK_PORT (0 takes a free one)`,
-    )
+    const { host, mockPort: port } = config
+    throw new StartFault(describePortFault(error, { host, port, setting: 'MOCK_PORT', hostSetting: 'HOST' }))
   }
   const { port } = front.address() as AddressInfo
   say(`listening on ${urlOf(config.host, port)}; it answers with the examples of openapi/client.yaml; Ctrl-C ends it`)

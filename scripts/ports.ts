@@ -5,6 +5,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { portsOf, type Config } from '../src/config.ts'
+import { describePortFault } from '../src/port-fault.ts'
 import { equalPortFaults } from '../src/setting-faults.ts'
 import { StartFault } from './processes.ts'
 
@@ -32,7 +33,7 @@ async function tryTcp(setting: string, hostSetting: string, host: string, port: 
     server.listen(port, host)
     await once(server, 'listening')
   } catch (error) {
-    throw portFault(error, setting, hostSetting, host, port)
+    throw new StartFault(describePortFault(error, { host, port, setting, hostSetting }))
   } finally {
     server.close()
   }
@@ -45,22 +46,8 @@ async function tryUdp(setting: string, host: string, port: number): Promise<void
     socket.bind(port, host)
     await once(socket, 'listening')
   } catch (error) {
-    throw portFault(error, setting, 'DAEMON_HOST', host, port)
+    throw new StartFault(describePortFault(error, { host, port, setting, hostSetting: 'DAEMON_HOST' }))
   } finally {
     socket.close()
   }
-}
-
-function portFault(error: unknown, setting: string, hostSetting: string, host: string, port: number): StartFault {
-  const { code } = error as NodeJS.ErrnoException
-  if (code === 'EADDRINUSE') {
-    return new StartFault(`port ${port} on ${host} is taken: stop what uses it, or set ${setting} (0 takes a free one)`)
-  }
-  if (code === 'EACCES') {
-    return new StartFault(`port ${port} may not be opened by this user: set ${setting} to one above 1023`)
-  }
-  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
-    return new StartFault(`${host} is no address of this machine: correct ${hostSetting}`)
-  }
-  return new StartFault(`port ${port} on ${host} can't be opened (${code}): set ${setting} or ${hostSetting}`)
 }

@@ -23,6 +23,7 @@ import { registerBacklog, registerPools, registerReadiness } from './metrics-dat
 import { RequestCounts } from './metrics-requests.ts'
 import { createMetricsServer } from './metrics-server.ts'
 import { createProcessMetrics, ProcessCounts } from './metrics.ts'
+import { describePortFault, type WantedPort } from './port-fault.ts'
 import { Readiness } from './readiness.ts'
 import { referenceDirOf } from './reference-pages.ts'
 import { onStopRequest } from './stop-request.ts'
@@ -115,19 +116,21 @@ async function startListeners(
   counts: ProcessCounts,
 ): Promise<Server[]> {
   let publicPort = config.port
+  const { reusePort } = config
+  const on = { host: config.host, hostSetting: 'HOST' }
   const deps = { ...given, baseUrl: () => config.publicBaseUrl ?? urlOf(config.host, publicPort) }
   const isSplit = config.operatorPort !== undefined
   const publicServer = createHttpServer(await createApp({ ...deps, serves: { client: true, operator: !isSplit } }))
   const servers = [publicServer]
   if (config.operatorPort !== undefined) {
     const operatorServer = createHttpServer(await createApp({ ...deps, serves: { client: false, operator: true } }))
-    const port = await bind(operatorServer, config, config.operatorPort, 'OPERATOR_PORT')
+    const port = await bind(operatorServer, { ...on, port: config.operatorPort, setting: 'OPERATOR_PORT' }, reusePort)
     deps.logger.info('api.operator_listening', { host: config.host, port })
     servers.push(operatorServer)
   }
   if (config.metricsPort !== undefined) servers.push(await startMetrics(config, config.metricsPort, deps, counts))
   // Last, and the sign for whoever started us that everything serves.
-  publicPort = await bind(publicServer, config, config.port, 'PORT')
+  publicPort = await bind(publicServer, { ...on, port: config.port, setting: 'PORT' }, reusePort)
   process.stdout.write(`listening ${publicPort}\n`)
   deps.logger.info('api.listening', { host: config.host, port: publicPort, version: VERSION, pid: process.pid })
   return servers
@@ -147,18 +150,17 @@ async function startMetrics(
   // Also here: where every daemon is gone, what waits is seen by those that are left.
   registerBacklog(metrics, database, clock)
   const server = createMetricsServer(metrics, logger)
-  const port = await bind(server, { ...config, host: config.metricsHost }, metricsPort, 'METRICS_PORT')
+  const on = { host: config.metricsHost, hostSetting: 'METRICS_HOST' }
+  const port = await bind(server, { ...on, port: metricsPort, setting: 'METRICS_PORT' }, config.reusePort)
   logger.info('api.metrics_listening', { host: config.metricsHost, port })
   return server
 }
 
-async function bind(server: Server, { host, reusePort }: Config, port: number, setting: string): Promise<number> {
+async function bind(server: Server, wanted: WantedPort, reusePort: boolean): Promise<number> {
   try {
-    return await listen(server, port, host, reusePort)
+    return await listen(server, wanted.port, wanted.host, reusePort)
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code
-    const reason = code === 'EADDRINUSE' ? 'is taken' : `can't be used (${code})`
-    return fail(`port ${port} on ${host} ${reason}: set ${setting} to another one`)
+    return fail(describePortFault(error, wanted))
   }
 }
 

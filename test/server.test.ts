@@ -154,7 +154,15 @@ test('what keeps it from starting is said in one line, with exit 1 and nothing o
   const empty = await createEmptyDatabase()
   const nowhere = 'mysql://root:hunter2@localhost/lis?socketPath=/nowhere.sock'
   const cases: [Record<string, string>, RegExp][] = [
-    [{ PORT: String(takenPort) }, new RegExp(`^port ${takenPort} on 127.0.0.1 is taken: set PORT to another one\n$`)],
+    [
+      { PORT: String(takenPort) },
+      new RegExp(`^port ${takenPort} on 127.0.0.1 is taken: stop what uses it, or set PORT [^\n]*\n$`),
+    ],
+    [{ HOST: '192.0.2.1' }, /^192.0.2.1 is no address of this machine: correct HOST\n$/],
+    [
+      { METRICS_PORT: '0', METRICS_HOST: '192.0.2.1' },
+      /^192.0.2.1 is no address of this machine: correct METRICS_HOST\n$/,
+    ],
     [{ MYSQL_URL: nowhere }, /^no database answers at \/nowhere.sock \(ENOENT\): start it, or correct MYSQL_URL\n$/],
     [{ MYSQL_URL: empty.mysqlUrl }, /^the database schema is not current: run make migrate\n$/],
     [{ PORT: 'http' }, /^the settings can't be used:\n {2}- PORT must be a whole number[^\n]*\n$/],

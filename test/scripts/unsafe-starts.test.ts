@@ -194,3 +194,9 @@ test('a random key, a password of one’s own and no debugger are taken', () => 
   expect(findUnsafeSettings(env, Buffer.from(RANDOM_KEY, 'base64'), ['--env-file=x'])).toEqual([])
   expect(findUnsafeSettings({ NODE_OPTIONS: '--inspect-brk' }, Buffer.from(RANDOM_KEY, 'base64'), [])).toHaveLength(1)
 })
+
+test('a daemon names the setting of a host that is none of this machine', async () => {
+  const { errors } = await start('daemon/main.ts', { DAEMON_HOST: '192.0.2.1' })
+  expect(errors).toContain('daemon: 192.0.2.1 is no address of this machine: correct DAEMON_HOST\n')
+  expect(errors).not.toContain('    at ')
+}, 60_000)
