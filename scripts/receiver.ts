@@ -8,8 +8,6 @@ import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
 import { makeSureOfDevTls } from './dev-tls.ts'
 import { startHttpsReceiver, type ReceivedRequest } from './https-receiver.ts'
 
-const DEFAULT_PORT = 9443
-
 function signatureNote(request: ReceivedRequest, secret: string | undefined): string {
   if (!secret) return 'not checked (set WEBHOOK_SECRET to the secret that subscribe answered)'
   try {
@@ -23,7 +21,6 @@ function signatureNote(request: ReceivedRequest, secret: string | undefined): st
 async function main(): Promise<void> {
   loadEnvFile()
   const config = readConfig()
-  const port = Number(process.env.RECEIVER_PORT ?? DEFAULT_PORT)
   const tls = await makeSureOfDevTls(config.dataDir, processClock.nowMs())
   const receiver = await startHttpsReceiver(
     tls,
@@ -40,7 +37,7 @@ async function main(): Promise<void> {
       }
       return { status: 204 }
     },
-    port,
+    config.receiverPort,
   )
   console.log(`receiver: listening on ${receiver.url}/ (certificate of ${config.dataDir}/dev-tls); Ctrl-C ends it`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {

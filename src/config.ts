@@ -25,6 +25,7 @@ export interface Config {
   metricsPort: number | undefined
   metricsHost: string
   mockPort: number
+  receiverPort: number
   /** Absolute. */
   dataDir: string
   /** undefined: made from host and the port that was bound. */
@@ -223,6 +224,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     metricsPort: optionalPort('METRICS_PORT'),
     metricsHost: text('METRICS_HOST') ?? '127.0.0.1',
     mockPort: integer('MOCK_PORT', 4010, 0, 65535),
+    receiverPort: integer('RECEIVER_PORT', 9443, 0, 65535),
     dataDir,
     publicBaseUrl,
     mysqlUrl: effectiveMysqlUrl,

@@ -105,3 +105,9 @@ describe('two ports of one address', () => {
     )
   })
 })
+
+test.each(['abc', '70000', '-1'])('RECEIVER_PORT=%s is refused as the other ports are', (port) => {
+  expect(faultsOf({ RECEIVER_PORT: port })).toEqual([
+    `RECEIVER_PORT must be a whole number from 0 to 65535, it is "${port}"`,
+  ])
+})
