@@ -64,10 +64,7 @@ async function main(): Promise<void> {
   loadEnvFile()
   const config = readConfig()
   // Read at each sending: `make receiver` may make the authority after we have started.
-  const caFiles = () => {
-    const named = process.env.MOCK_CA_FILE?.trim()
-    return named ? [named] : readConfig().deliveryCaFiles
-  }
+  const caFiles = () => (config.mockCaFile ? [config.mockCaFile] : readConfig().deliveryCaFiles)
   const contract = parse(readFileSync(CONTRACT, 'utf8')) as ContractDocument
 
   let prism: ChildProcess | undefined

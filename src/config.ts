@@ -25,6 +25,8 @@ export interface Config {
   metricsPort: number | undefined
   metricsHost: string
   mockPort: number
+  /** What the mock trusts instead of `deliveryCaFiles`. */
+  mockCaFile: string | undefined
   receiverPort: number
   /** Absolute. */
   dataDir: string
@@ -170,8 +172,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   } catch {
     faults.push('DELIVERY_DNS_SERVERS must be comma-separated addresses such as 10.0.0.2 or 10.0.0.2:5353')
   }
-  const caFile = text('DELIVERY_CA_FILE')
-  if (caFile) faults.push(...caFileFaults('DELIVERY_CA_FILE', caFile))
+  const readCaFile = (name: string) => {
+    const file = text(name)
+    if (file) faults.push(...caFileFaults(name, file))
+    return file
+  }
+  const caFile = readCaFile('DELIVERY_CA_FILE')
   const developmentCa = join(dataDir, 'dev-tls', 'ca.pem')
   const deliveryCaFiles = [
     ...(caFile ? [caFile] : []),
@@ -224,6 +230,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     metricsPort: optionalPort('METRICS_PORT'),
     metricsHost: text('METRICS_HOST') ?? '127.0.0.1',
     mockPort: integer('MOCK_PORT', 4010, 0, 65535),
+    mockCaFile: readCaFile('MOCK_CA_FILE'),
     receiverPort: integer('RECEIVER_PORT', 9443, 0, 65535),
     dataDir,
     publicBaseUrl,

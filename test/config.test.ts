@@ -60,6 +60,12 @@ describe('DELIVERY_CA_FILE', () => {
       `DELIVERY_CA_FILE: ${folder} is a folder: name a PEM file in it`,
     ])
   })
+
+  test('of the mock is checked as well', () => {
+    expect(faultsOf({ MOCK_CA_FILE: join(folder, 'none.pem') })).toEqual([
+      `MOCK_CA_FILE: there is no file ${folder}/none.pem`,
+    ])
+  })
 })
 
 test.each(['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL'])(
