@@ -61,6 +61,12 @@ test.each(lines)('$operationId works as its line says', async ({ operationId, co
   expect([answer.status, String(answer.body.error?.details)]).toEqual([status, expect.stringMatching(details)])
 })
 
+test('what the receiver is shown to print has the line of the signature, in its own words', () => {
+  const source = readFileSync(join(import.meta.dirname, '..', 'scripts', 'receiver.ts'), 'utf8')
+  const note = /return '(not checked [^']+)'/.exec(source)![1]
+  expect(readme).toContain(`\nuser-agent: LaboratoryIntegrationService/0.1.0\nsignature: ${note}\n{\n`)
+})
+
 function variablesOf({ path = {}, query = {}, given = {} }: Prepared): Record<string, string | undefined> {
   const made = (name: string) => (given[name] ? String(fc.sample(given[name], { numRuns: 1 })[0]) : undefined)
   const { account, labs, tests, patientToken } = tenant
