@@ -8,17 +8,26 @@ export function printAnswer(answer: Record<string, unknown>, format: 'json' | 't
 }
 
 export function toTable(answer: Record<string, unknown>): string {
-  const lists = Object.entries(answer).filter(([, value]) => isListOfRows(value))
-  if (lists.length !== 1) return toLines(Object.entries(answer).map(([name, value]) => [name, toCell(value)]))
-  const [name, value] = lists[0]!
-  const rows = value as Record<string, unknown>[]
+  const list = listOf(answer)
+  if (!list) return toLines(Object.entries(answer).map(([name, value]) => [name, toCell(value)]))
+  const [name, rows] = list as [string, Record<string, unknown>[]]
   const columns = [...new Set(rows.flatMap(Object.keys))]
   const note = answer.nextCursor ? `\nmore: --cursor ${String(answer.nextCursor)}, or --all\n` : ''
   if (rows.length === 0) return `no ${name}\n`
   return toLines([columns, ...rows.map((row) => columns.map((column) => toCell(row[column])))]) + note
 }
 
-function isListOfRows(value: unknown): boolean {
+/** The one list of rows. An empty one only where there is nothing besides: the answer's other fields would not be shown. */
+function listOf(answer: Record<string, unknown>): [name: string, rows: unknown[]] | undefined {
+  const lists = Object.entries(answer).filter(isListOfRows)
+  const [list] = lists
+  if (lists.length !== 1 || !list) return undefined
+  const isAll = Object.keys(answer).every((name) => name === list[0] || name === 'nextCursor')
+  return list[1].length > 0 || isAll ? list : undefined
+}
+
+function isListOfRows(entry: [name: string, value: unknown]): entry is [name: string, rows: unknown[]] {
+  const [, value] = entry
   return Array.isArray(value) && value.every((row) => typeof row === 'object' && row !== null)
 }
 

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { toTable } from '../../scripts/operator/print-answer.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildOperatorKey, buildTest, type TestAccount } from '../support/builders.ts'
@@ -104,6 +105,15 @@ describe('an operation of the contract is a command', () => {
     expect(lines).toHaveLength(4)
     expect(lines[0]).toMatch(/^testId +labID +name +code +cost +active +createdAt$/)
     expect((await run(args)).out).toContain('more: --cursor ')
+  })
+
+  test('that shows as a table what was set, also where one list of it is empty', () => {
+    const settings = { accountId: 'a', customFields: ['x', 'y'], paymentGateways: [] }
+    expect(toTable(settings)).toBe('accountId        a\ncustomFields     ["x","y"]\npaymentGateways  []\n')
+    expect(toTable({ ...settings, customFields: [] })).toContain('customFields     []\n')
+    expect(toTable({ webhookId: 'w', events: [] })).toBe('webhookId  w\nevents     []\n')
+    expect(toTable({ accounts: [], nextCursor: null })).toBe('no accounts\n')
+    expect(toTable({ imported: 1, errors: [{ line: 2 }] })).toBe('line\n2\n')
   })
 
   test('that says what is wrong, and ends with 1 when refused, 2 when called wrongly, 3 without an answer', async () => {
