@@ -20,6 +20,12 @@ const LOOPBACK = ['127.0.0.1', '::1']
 const DNS_TIMEOUT_MS = 3000
 const DNS_TRIES = 2
 const TCP_KEEP_ALIVE_MS = 60_000
+/**
+ * How long an address has to accept the connection before the next one is tried. Node gives the earlier one up then, and its
+ * default of 250 ms is less than a far host's round trip, and than the second in which a lost packet is sent again: where the
+ * other address can't be reached at all, the host would be taken for one that does not answer.
+ */
+const ADDRESS_TIMEOUT_MS = 2500
 
 export interface ConnectorOptions {
   policy: AddressPolicy
@@ -56,6 +62,7 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
     ALPNProtocols: ['http/1.1'],
     autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT_MS,
     lookup: vettedLookup(options),
   }
   return (origin, onread) => {

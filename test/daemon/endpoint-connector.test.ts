@@ -5,6 +5,7 @@ import { createServer, type TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createWebhookClient, type WebhookClient } from '../../daemon/webhook-client.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
+import { startLateListener } from '../support/late-listener.ts'
 import { startRawServer } from '../support/raw-server.ts'
 import { createTestTls } from '../support/tls.ts'
 
@@ -77,6 +78,20 @@ test('a name with two addresses is reached at the one that answers, an IPv6 lite
   }
   server.close()
 })
+
+// Of the two addresses of `localhost` nobody listens on the second, as where a host has an AAAA and the machine no IPv6.
+test.each(['127.0.0.1', 'localhost'])(
+  'a server that accepts late has its time, whatever other address it has: %s',
+  async (host) => {
+    const server = await startRawServer(tls, (socket) => socket.write(NO_CONTENT))
+    const listener = await startLateListener(server.port)
+    const outcome = post(host, listener.port)
+    setTimeout(() => listener.accept(), 400)
+    expect(await outcome).toMatchObject({ ok: true, class: 'ok', status: 204 })
+    await listener.close()
+    await server.close()
+  },
+)
 
 test('a TLS version below 1.2 is refused before any HTTP is sent', async () => {
   let heard = 0
