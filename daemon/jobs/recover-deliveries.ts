@@ -6,6 +6,8 @@ import type { Recovery } from '../../src/deliveries/recovery-rules.ts'
 import { errorFields, type Logger } from '../../src/logger.ts'
 
 const RECOVERIES_AT_A_TIME = 50
+/** Then the next run, within a second, goes on behind them. */
+const PAGES_AT_A_TIME = 10
 /** Steps of one recovery before the next one has its turn. */
 const STEPS_AT_A_TIME = 20
 
@@ -18,12 +20,17 @@ export interface RecoverDeliveriesDeps {
 
 /**
  * Takes the recoveries that were ordered further. How far each has come stands in its row, step by step, so any number of
- * daemons may do this, and one that is killed loses nothing.
+ * daemons may do this, and one that is killed loses nothing. Every one has its turn, however many wait before it: a recovery
+ * does not begin while its webhook's lane has old copies, or many that are due.
  */
 export function recoverDeliveries(deps: RecoverDeliveriesDeps): () => Promise<void> {
+  let lastId = ''
   return async () => {
-    for (const recovery of await listRunningRecoveries(deps.database.knex, RECOVERIES_AT_A_TIME)) {
-      await recover(deps, recovery)
+    for (let page = 0; page < PAGES_AT_A_TIME && !deps.stopping(); page++) {
+      const recoveries = await listRunningRecoveries(deps.database.knex, lastId, RECOVERIES_AT_A_TIME)
+      for (const recovery of recoveries) await recover(deps, recovery)
+      lastId = recoveries.length < RECOVERIES_AT_A_TIME ? '' : recoveries.at(-1)!.id
+      if (lastId === '') return
     }
   }
 }

@@ -116,8 +116,9 @@ export async function findRunningRecovery(knex: Knex, webhookId: string): Promis
   return row && toRecovery(row)
 }
 
-export async function listRunningRecoveries(knex: Knex, limit: number): Promise<Recovery[]> {
-  const rows = await knex('recoveries').where({ state: 'running' }).orderBy('id').limit(limit)
+/** @param afterId those behind this one */
+export async function listRunningRecoveries(knex: Knex, afterId: string, limit: number): Promise<Recovery[]> {
+  const rows = await knex('recoveries').where({ state: 'running' }).where('id', '>', afterId).orderBy('id').limit(limit)
   return rows.map(toRecovery)
 }
 

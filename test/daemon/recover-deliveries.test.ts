@@ -61,6 +61,16 @@ test('every recovery that was ordered is taken to its end, each for its own webh
   expect(await waiting(second.webhook)).toEqual(second.eventIds)
 })
 
+test('one is not kept from beginning by any number of others that wait', async () => {
+  // Old copies of the webhook may still have to be discarded: its recovery waits for that.
+  const waits = await Promise.all(Array.from({ length: 60 }, () => ordered(0)))
+  await knex()('webhooks').whereIn('id', waits.map(({ webhook }) => webhook.id)).update({ epoch: 2 }) // prettier-ignore
+  const { webhook, eventIds, recovery } = await ordered(2)
+  await run()
+  expect([await stateOf(waits[0]!.recovery), await stateOf(waits[59]!.recovery)]).toEqual(['running', 'running'])
+  expect([await stateOf(recovery), await waiting(webhook)]).toEqual(['completed', eventIds])
+})
+
 test('a daemon that is about to end leaves it to the next one', async () => {
   const { webhook, eventIds, recovery } = await ordered(2)
   await run(() => true)
