@@ -15,20 +15,28 @@ const WEBHOOKS_AT_A_TIME = 100
  * @returns the webhooks that were warned about
  */
 export async function warnByClock(database: Database, now: Date, limits: HealthLimits): Promise<string[]> {
+  const warned: string[] = []
+  for (;;) {
+    const ids = await listUnwarned(database, now, limits)
+    const warnedBefore = warned.length
+    for (const id of ids) {
+      if (await database.transaction((trx) => warnOne(trx, id, now, limits))) warned.push(id)
+    }
+    // Who was warned is not listed again. A provider's outage can be the 23rd hour of hundreds at once.
+    if (ids.length < WEBHOOKS_AT_A_TIME || warned.length === warnedBefore) return warned
+  }
+}
+
+async function listUnwarned(database: Database, now: Date, limits: HealthLimits): Promise<string[]> {
   const failingSince = new Date(now.getTime() - limits.warnByClockSeconds * 1000)
-  const rows = await database
+  return database
     .knex('webhooks')
     .where({ state: 'active' })
     .where('first_failure_at', '<=', failingSince)
     .whereNull('warned_at')
     .orderBy('first_failure_at')
     .limit(WEBHOOKS_AT_A_TIME)
-    .select('id')
-  const warned: string[] = []
-  for (const { id } of rows) {
-    if (await database.transaction((trx) => warnOne(trx, id, now, limits))) warned.push(id)
-  }
-  return warned
+    .pluck('id')
 }
 
 async function warnOne(trx: Knex.Transaction, webhookId: string, now: Date, limits: HealthLimits): Promise<boolean> {

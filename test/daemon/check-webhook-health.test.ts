@@ -21,3 +21,9 @@ test('the minute’s check warns nobody before, and deletes nobody ever', async 
   expect((await own.mailRows(late.id)).map(({ kind }) => kind)).toEqual(['warning'])
   expect(await own.webhookRow(late.id)).toMatchObject({ state: 'active' })
 })
+
+test('the minute’s check warns all who have failed for so long, however many they are', async () => {
+  const failing = await Promise.all(Array.from({ length: 220 }, () => own.failingFor(23)))
+  await own.check()
+  expect(await own.knex()('mails').where({ kind: 'warning' }).pluck('webhook_id').then((ids) => ids.sort())).toEqual(failing.map(({ id }) => id).sort()) // prettier-ignore
+})
