@@ -3,19 +3,19 @@
  * tick that is missed, doubled or late does no harm.
  */
 import type { Database } from '../db/connection.ts'
-import { isRetriable } from '../db/connection.ts'
+import { isConnectionFault, isRetriable } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
 import { routeEvents, type GivenLane, type Routed } from '../src/events/event-routing.ts'
 import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
+import { FanOutPace } from './fan-out-pace.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
 /** Hints that come faster than this go together: a fan-out of ten events costs little more than one of a single event. */
 const HINTED_TICK_MS = 4
-const ROUTED_EVENTS = 500
 const OFFERED_LANES = 200
 /** A lane is offered at most so often; its job may still be on its way. */
 const OFFER_AGAIN_MS = 1000
@@ -52,6 +52,7 @@ type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[] }
 export class Ticker {
   readonly #options: TickerOptions
   readonly #offeredAtMs = new Map<string, number>()
+  readonly #pace = new FanOutPace()
   #timer: NodeJS.Timeout | undefined
   #waitMs = BUSY_TICK_MS
   #running: Promise<void> | undefined
@@ -134,25 +135,50 @@ export class Ticker {
     while (!this.#stopped) {
       const work = await findWork(database.knex, clock.now(), OFFERED_LANES)
       this.#offer(work.dueLanes)
-      worked ||= work.unrouted || work.dueLanes.length > 0
+      // Where events are stepped over, some always wait.
+      worked ||= (work.unrouted && !this.#pace.hasAside) || work.dueLanes.length > 0
       if (!work.unrouted || this.#stopped) break
       if (!(await this.#route())) break
+      worked = true
     }
     return worked
   }
 
-  #route(): Promise<boolean> {
+  async #route(): Promise<boolean> {
     const { database, chooseAlong } = this.#options
-    return this.#fanOut(async (startedAt) => {
-      let along: TakingAlong | undefined
-      const routed = await routeEvents(
-        database.batch,
-        startedAt,
-        ROUTED_EVENTS,
-        (...given) => (along = chooseAlong(...given)),
-      )
-      return { ...routed, taken: along?.read(routed.taken) ?? [] }
-    })
+    const startedAtMs = monotonicMs()
+    const { limit, exceptIds } = this.#pace.next(startedAtMs)
+    let batch: string[] = []
+    try {
+      return await this.#fanOut(async (startedAt) => {
+        let along: TakingAlong | undefined
+        const routed = await routeEvents(
+          database.batch,
+          startedAt,
+          limit,
+          (...given) => (along = chooseAlong(...given)),
+          { exceptIds, locked: (eventIds) => (batch = eventIds) },
+        )
+        batch = []
+        // Where there was nothing, what failed may still be locked: its statement goes on after its connection has ended.
+        if (routed.events > 0) this.#pace.succeeded(monotonicMs() - startedAtMs)
+        return { ...routed, taken: along?.read(routed.taken) ?? [] }
+      })
+    } catch (error) {
+      if (batch.length === 0) throw error
+      return this.#failed(batch, error)
+    }
+  }
+
+  /** @returns whether to go on at once @throws the error, when to wait */
+  #failed(batch: string[], error: unknown): true {
+    const { log } = this.#options
+    const eventId = this.#pace.failed(batch, monotonicMs())
+    // Until somebody does, it is tried once a minute, beside the others.
+    if (eventId !== undefined) log.error('event.routing_failed', { ...errorFields(error), eventId })
+    // A batch that takes too long for the database ends with its connection, as does one while the database goes.
+    if (isConnectionFault(error) || !this.#pace.isHopeful) throw error
+    return true
   }
 
   /** One event alone, which somebody says is waiting. */

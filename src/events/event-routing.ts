@@ -87,6 +87,13 @@ const FAN_OUT_MESSAGES = `${FAN_OUT}
  */
 export const SEEN_EVENT = 'SELECT e.id FROM events e WHERE e.id = u.event_id'
 
+export interface FanOutLook {
+  /** Events that are left to a later fan-out. */
+  exceptIds?: string[]
+  /** Told which events are about to be fanned out: what fails then is theirs, what failed before was no event's fault. */
+  locked?: (eventIds: string[]) => void
+}
+
 export interface Routed {
   /** Events that were fanned out. */
   events: number
@@ -113,18 +120,20 @@ export async function routeEvents(
   now: Date,
   limit: number,
   choose: ChooseLanes = () => undefined,
+  { exceptIds = [], locked: onLocked }: FanOutLook = {},
 ): Promise<Routed> {
   return batch.transaction(async (send) => {
     const [locked] = await send([
       {
         sql: `SELECT event_id, is_message, (${SEEN_EVENT}) IS NOT NULL AS is_seen FROM unrouted_events u
-              ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED`,
-        values: [limit],
+              ${exceptIds.length > 0 ? 'WHERE event_id NOT IN (?) ' : ''}ORDER BY event_id LIMIT ? FOR UPDATE SKIP LOCKED`,
+        values: exceptIds.length > 0 ? [exceptIds, limit] : [limit],
       },
     ])
     const waiting = await withoutUnseen(send, locked!)
     const eventIds = waiting.map((row) => row.event_id as string)
     if (eventIds.length === 0) return { events: 0, eventIds, webhookIds: [], normalMessages: 0, taken: [] }
+    onLocked?.(eventIds)
     const messageIds = waiting.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
     const results = await send([
       { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },

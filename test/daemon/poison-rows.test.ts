@@ -3,6 +3,7 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { newId, publicEventId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { createTestTls } from '../support/tls.ts'
@@ -72,3 +73,25 @@ test('a result that no repetition records keeps neither the others from being re
   expect(await knex('delivery_queue').where({ webhook_id: webhookId }).pluck('event_id')).toEqual([poison.id])
   expect(await knex('lanes').whereNotNull('owner')).toEqual([])
 }, 15_000)
+
+test('an event that can’t be fanned out keeps no other from its fan-out, and is named', async () => {
+  const { knex } = db.database
+  const labId = newId(1)
+  const { id: webhookId } = await world.webhook({ endpoint: `${receiver.url}/routed`, labId })
+  const poison = await world.event({ labId })
+  // Its copy is there already, which no fan-out expects.
+  await knex('delivery_queue').insert({ webhook_id: webhookId, due_at: new Date(0), event_id: poison.id, epoch: 1 })
+  const others: string[] = []
+  for (let n = 0; n < 20; n++) others.push((await world.event({ labId })).id)
+  const daemon = await world.daemon(tls.caFile)
+  const unrouted = () => knex('unrouted_events').pluck('event_id')
+  await expect.poll(unrouted, { timeout: 10_000 }).toEqual([poison.id])
+  const routed = () => receiver.requests.filter(({ path }) => path === '/routed').map(({ headers }) => headers['webhook-id']) // prettier-ignore
+  await expect.poll(routed, { timeout: 10_000 }).toEqual(expect.arrayContaining(others.map(publicEventId)))
+  const later = await world.event({ labId })
+  await expect.poll(routed, { timeout: 10_000 }).toContain(publicEventId(later.id))
+  const failed = world.logged.filter(({ event }) => event === 'event.routing_failed')
+  expect(failed).toMatchObject([{ level: 50, eventId: poison.id }])
+  await daemon.stop()
+  await knex('unrouted_events').delete()
+}, 40_000)

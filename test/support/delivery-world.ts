@@ -231,6 +231,10 @@ export class DeliveryWorld {
     return daemon
   }
 
+  get logged(): Record<string, unknown>[] {
+    return this.#lines.map((line) => JSON.parse(line))
+  }
+
   #logStream(): Writable {
     return new Writable({
       write: (chunk, _, done) => {
