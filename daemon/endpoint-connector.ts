@@ -19,6 +19,11 @@ const LOOPBACK = ['127.0.0.1', '::1']
 
 const DNS_TIMEOUT_MS = 3000
 const DNS_TRIES = 2
+/**
+ * Once addresses of one family are known, how long the answer about the other has: there are name servers that answer nothing
+ * about AAAA, and with two of them all tries together take longer than an attempt may.
+ */
+const OTHER_FAMILY_MS = 1500
 const TCP_KEEP_ALIVE_MS = 60_000
 /**
  * How long an address has to accept the connection before the next one is tried. Node gives the earlier one up then, and its
@@ -104,13 +109,38 @@ function vettedLookup({ policy, dnsServers }: ConnectorOptions): LookupFunction 
   }
 }
 
-async function resolveAll(resolver: Resolver, hostname: string): Promise<string[]> {
-  const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)])
-  const addresses = [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])]
-  if (addresses.length > 0) return addresses
-  const failed = [v4, v6].find((result) => result.status === 'rejected')
-  // An alias that leads to no address is an answer, of nothing.
-  throw failed?.reason ?? Object.assign(new Error('the name has no address'), { code: NODATA })
+/** An answer about one of the families that does not come is none; whatever has come counts. */
+function resolveAll(resolver: Resolver, hostname: string): Promise<string[]> {
+  return new Promise((resolve, reject) => {
+    const answers: string[][] = [[], []]
+    const faults: Error[] = []
+    let open = answers.length
+    let timer: NodeJS.Timeout | undefined
+    const end = () => {
+      clearTimeout(timer)
+      const addresses = answers.flat()
+      if (addresses.length > 0) return resolve(addresses)
+      // An alias that leads to no address is an answer, of nothing.
+      reject(faults[0] ?? faults[1] ?? Object.assign(new Error('the name has no address'), { code: NODATA }))
+    }
+    const came = () => {
+      open -= 1
+      if (open === 0) end()
+      else if (answers.flat().length > 0) timer = setTimeout(end, OTHER_FAMILY_MS)
+    }
+    for (const [at, asked] of [resolver.resolve4(hostname), resolver.resolve6(hostname)].entries()) {
+      asked.then(
+        (addresses) => {
+          answers[at] = addresses
+          came()
+        },
+        (error) => {
+          faults[at] = error
+          came()
+        },
+      )
+    }
+  })
 }
 
 /** Told apart from the endpoint's own faults: c-ares uses the same codes for its servers (ECONNREFUSED). */

@@ -13,6 +13,8 @@ export interface NameAnswer {
   addresses?: string[]
   /** It says that it can't tell, or that its answer was too long for this way of asking; there is no other. */
   fault?: 'server_failure' | 'truncated'
+  /** Nothing is answered at all. */
+  silent?: boolean
   delayMs?: number
 }
 
@@ -38,7 +40,8 @@ export async function startNameServer(
   const socket = createSocket('udp4')
   let closed = false
   socket.on('message', (query, from) => {
-    const { response, delayMs } = respond(query, answerOf)
+    const { response, delayMs, silent } = respond(query, answerOf)
+    if (silent) return
     const send = () => closed || socket.send(response, from.port, from.address)
     if (delayMs === 0) send()
     else setTimeout(send, delayMs)
@@ -55,7 +58,7 @@ export async function startNameServer(
 function respond(
   query: Buffer,
   answerOf: (name: string, family: 4 | 6) => NameAnswer | undefined,
-): { response: Buffer; delayMs: number } {
+): { response: Buffer; delayMs: number; silent: boolean } {
   const labels: string[] = []
   let at = HEADER_BYTES
   for (let length = query[at]!; length > 0; length = query[at]!) {
@@ -73,7 +76,8 @@ function respond(
   header.writeUInt16BE(0x8580 | (answer ? (answer.fault ? FAULT_FLAGS[answer.fault] : 0) : NO_SUCH_NAME), 2)
   header.writeUInt16BE(1, 4)
   header.writeUInt16BE(records.length, 6)
-  return { response: Buffer.concat([header, question, ...records]), delayMs: answer?.delayMs ?? 0 }
+  const response = Buffer.concat([header, question, ...records])
+  return { response, delayMs: answer?.delayMs ?? 0, silent: answer?.silent ?? false }
 }
 
 function recordsOf(name: string, type: number, { cname, addresses = [] }: NameAnswer): Buffer[] {

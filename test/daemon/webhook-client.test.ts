@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createWebhookClient, type WebhookClient } from '../../daemon/webhook-client.ts'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
-import { startNameServer } from '../../scripts/security/name-server.ts'
+import { startNameServer, type NameAnswer } from '../../scripts/security/name-server.ts'
 import { monotonicMs } from '../../src/clock.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
 import { startRawServer, type RawServer } from '../support/raw-server.ts'
@@ -250,6 +250,39 @@ test.each([
   expect(outcome.durationMs).toBeLessThan(deadlineMs + 500)
   await asking.close()
   nameServer.close()
+})
+
+describe.each([1, 2])('with %i name servers that answer about one family alone', (count) => {
+  const SILENT = { silent: true }
+
+  async function asked(answerOf: (family: 4 | 6) => NameAnswer) {
+    const server = await rawServer(() => {})
+    const nameServers = await Promise.all(Array.from({ length: count }, () => startNameServer((_, family) => answerOf(family)))) // prettier-ignore
+    const policy = createAddressPolicy(['127.0.0.0/8'])
+    const dnsServers = nameServers.map(({ address }) => address)
+    const asking = createWebhookClient({ policy, caFiles: [tls.caFile], dnsServers }, 5000)
+    const outcome = await post(`https://partner.example.com:${server.port}/`, asking)
+    await asking.close()
+    for (const nameServer of nameServers) nameServer.close()
+    return outcome
+  }
+
+  test('an endpoint is reached at the addresses that are known', async () => {
+    const outcome = await asked((family) => (family === 4 ? { addresses: ['127.0.0.1'] } : SILENT))
+    // The receiver's certificate is for another name: the fault of TLS tells that it was connected to.
+    expect(outcome).toMatchObject({ ok: false, class: 'tls' })
+    expect(outcome.durationMs).toBeLessThan(3000)
+  })
+
+  test('one of which may not be called is refused', async () => {
+    const outcome = await asked((family) => (family === 4 ? { addresses: ['127.0.0.1', '10.0.0.1'] } : SILENT))
+    expect(outcome).toMatchObject({ ok: false, class: 'address_refused' })
+  })
+
+  test('an answer that comes a little later counts, whatever it is', async () => {
+    const outcome = await asked((family) => (family === 4 ? { addresses: ['127.0.0.1'] } : { addresses: ['fd00::1'], delayMs: 700 })) // prettier-ignore
+    expect(outcome).toMatchObject({ ok: false, class: 'address_refused' })
+  })
 })
 
 describe('a connection that is never established', () => {
