@@ -1,12 +1,20 @@
 /**
  * Connects to an integrator's endpoint, and to nothing else: the vetted address is the one connected to, the name stays in
- * SNI and Host, the certificate is always verified.
+ * SNI and Host, the certificate is verified: anew at least every ten minutes, however many connections take up a session.
  */
 import { NODATA, Resolver } from 'node:dns/promises'
 import { readFileSync } from 'node:fs'
 import { isIP, type LookupFunction, type OnReadOpts } from 'node:net'
 import { connect, createSecureContext, rootCertificates, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { isLocalName, type AddressPolicy } from '../src/webhooks/endpoint-address.ts'
+import {
+  proofOf,
+  SESSION_CLOCKS,
+  usableSession,
+  type EndpointProof,
+  type EndpointSession,
+  type SessionClocks,
+} from './endpoint-session.ts'
 
 /** What a refused address is told apart by. */
 export const ADDRESS_REFUSED = 'LIS_ADDRESS_REFUSED'
@@ -38,6 +46,8 @@ export interface ConnectorOptions {
   caFiles: string[]
   /** `address:port` of name servers; undefined: the system's. */
   dnsServers?: string[]
+  /** What ends a TLS session; undefined: this process's. */
+  sessionClocks?: SessionClocks
 }
 
 /** Whom a connection leads to, and what was agreed with it before. */
@@ -46,7 +56,7 @@ export interface EndpointOrigin {
   readonly host: string
   readonly port: number
   /** Of its last TLS connection: spares the next one most of the handshake. */
-  session: Buffer | undefined
+  session: EndpointSession | undefined
 }
 
 /** @throws when the host is a literal address that may not be called; what is learned later comes as the socket's error */
@@ -70,17 +80,22 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT_MS,
     lookup: vettedLookup(options),
   }
+  const clocks = options.sessionClocks ?? SESSION_CLOCKS
   return (origin, onread) => {
-    const { host, port, session } = origin
+    const { host, port } = origin
+    const before = usableSession(origin.session, clocks)
     const literal = isIP(host) !== 0
     // A literal address never reaches `lookup`.
     if (literal && !options.policy.allows(host)) throw refused()
     const name = literal ? {} : { servername: host }
+    const session = before?.bytes
     const target: ConnectionOptions & { onread: OnReadOpts } = { ...shared, ...name, host, port, session, onread }
     const socket = connect(target)
     socket.setNoDelay(true)
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
-    socket.on('session', (session: Buffer) => (origin.session = session))
+    let proof: EndpointProof | undefined
+    socket.on('secureConnect', () => (proof = proofOf(socket, before, clocks)))
+    socket.on('session', (bytes: Buffer) => (origin.session = proof && { ...proof, bytes }))
     // A server that stumbles over its own session is asked without one next time.
     socket.on('error', () => (origin.session = undefined))
     return socket
