@@ -43,12 +43,21 @@ export function startErasures(
 ): () => Promise<void> {
   const { database, logger } = deps
   let isStopping = false
+  let lastId = ''
   const run = async () => {
     try {
-      for (const erasureId of await listRunningErasures(database.knex, ERASURES_AT_A_TIME)) {
-        if (isStopping) return
-        await runErasure(deps, erasureId, monotonicMs() + EVERY_MS)
+      // All of them: those that wait for a daemon keep no later one from beginning, and one that fails is stepped over next time.
+      let isLast = false
+      while (!isLast) {
+        const erasureIds = await listRunningErasures(database.knex, lastId, ERASURES_AT_A_TIME)
+        isLast = erasureIds.length < ERASURES_AT_A_TIME
+        for (const erasureId of erasureIds) {
+          if (isStopping) return
+          lastId = erasureId
+          await runErasure(deps, erasureId, monotonicMs() + EVERY_MS)
+        }
       }
+      lastId = ''
     } catch (error) {
       logger.warn('erasures.delayed', errorFields(error))
     }

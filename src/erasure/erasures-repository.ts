@@ -32,9 +32,12 @@ export async function findErasure(
   return row && toErasure(row, keys)
 }
 
-/** Those that run, of every account: for whoever carries them on. */
-export async function listRunningErasures(knex: Knex, limit: number): Promise<string[]> {
-  return knex('erasures').where({ state: 'running' }).orderBy('id').limit(limit).pluck('id')
+/**
+ * Those that run, of every account: for whoever carries them on.
+ * @param afterId those behind this one
+ */
+export async function listRunningErasures(knex: Knex, afterId: string, limit: number): Promise<string[]> {
+  return knex('erasures').where({ state: 'running' }).where('id', '>', afterId).orderBy('id').limit(limit).pluck('id')
 }
 
 /** Locks one that runs for a step. @returns undefined when it is done, or somebody else does a step of it */
