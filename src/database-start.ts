@@ -46,7 +46,9 @@ async function followAndCheck({ database, clock, counts, logger, config }: Datab
   if (!(await schemaIsCurrent(database.knex))) {
     throw new StartRefused('the database schema is not current: run make migrate')
   }
-  if (!config.secretsKeyLost) await refuseForeignKey(database.knex, config.secretsKey)
+  const foreign = config.secretsKeyLost ? [] : await findForeignKey(database.knex, config.secretsKey)
+  if (foreign.length > 0 && config.production) throw new StartRefused(foreign.join('; '))
+  for (const reason of foreign) logger.warn('secrets.foreign_key', { reason })
   const faults = await findDurabilityFaults(database.knex)
   if (faults.length > 0 && config.production) throw new StartRefused(faults.join('; '))
   for (const reason of faults) logger.warn('database.not_durable', { reason })
@@ -55,12 +57,12 @@ async function followAndCheck({ database, clock, counts, logger, config }: Datab
 /** So many that those which were damaged, or came from elsewhere, don't decide. */
 const LOOKED_AT = 5
 
-/** With another key everything would seem well, and nothing be delivered. */
-async function refuseForeignKey(knex: Knex, secretsKey: Buffer): Promise<void> {
+/** With another key everything would seem well, and nothing be delivered to the webhooks of before. */
+async function findForeignKey(knex: Knex, secretsKey: Buffer): Promise<string[]> {
   const keys = deriveKeys(secretsKey)
   const sealed = await newestSealedSecrets(knex, LOOKED_AT)
-  if (sealed.length === 0 || sealed.some((secret) => isSealedUnder(keys, secret))) return
-  throw new StartRefused(
+  if (sealed.length === 0 || sealed.some((secret) => isSealedUnder(keys, secret))) return []
+  return [
     "the webhooks' secrets were encrypted under another SECRETS_KEY: set that one (where it is unset it is secrets.key in DATA_DIR); only if it is lost set SECRETS_KEY_LOST=true, and give each webhook a new secret by rotateSecret",
-  )
+  ]
 }

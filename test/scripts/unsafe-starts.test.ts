@@ -158,8 +158,8 @@ describe.each(PROCESSES)('the %s', (_, script) => {
     }
   }, 60_000)
 
-  test('refuses a key under which none of the newest secrets was encrypted, unless that one is lost', async () => {
-    const own = { SECRETS_KEY: RANDOM_KEY }
+  test('with a key under which none of the newest secrets was encrypted: refuses in production unless that one is lost, warns elsewhere', async () => {
+    const own = PRODUCTION
     const insert = async (key: Buffer, count: number) => {
       for (let n = 0; n < count; n++) await insertSecret(key, newId(Date.now()))
     }
@@ -168,6 +168,9 @@ describe.each(PROCESSES)('the %s', (_, script) => {
       const { code, errors } = await start(script, own)
       expect([code, errors]).toEqual([1, expect.stringMatching(/^(daemon: )?the webhooks' secrets [^\n]+\n$/)])
       expect(await start(script, { ...own, SECRETS_KEY_LOST: 'true' })).toMatchObject({ isListening: true })
+      const elsewhere = await start(script, { SECRETS_KEY: RANDOM_KEY })
+      expect(elsewhere.isListening).toBe(true)
+      expect(elsewhere.errors).toContain('"event":"secrets.foreign_key"')
       // Some of an earlier key, or damaged ones, stop nobody.
       await insert(Buffer.from(RANDOM_KEY, 'base64'), 1)
       await insert(Buffer.alloc(32, 7), 4)
