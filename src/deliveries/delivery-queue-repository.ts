@@ -32,6 +32,8 @@ export interface QueuePosition {
 
 /** What is due sooner than in this time comes by itself within the minute that a recovery has. */
 const SOON_MS = 45_000
+/** Their count is a byte. A schedule of nine attempts has 18 at most. */
+const MOST_EARLY = 250
 
 export interface ReadTimes {
   now: Date
@@ -46,7 +48,7 @@ export interface ReadTimes {
 function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } {
   if (until <= now) return { sql: 'q.due_at <= ?', values: [until] }
   return {
-    sql: 'q.due_at <= ? AND (q.due_at <= ? OR (3 * q.early_attempts < 2 * q.attempts AND q.due_at > ?))',
+    sql: `q.due_at <= ? AND (q.due_at <= ? OR (3 * q.early_attempts < 2 * q.attempts AND q.early_attempts < ${MOST_EARLY} AND q.due_at > ?))`,
     values: [until, now, new Date(now.getTime() + SOON_MS)],
   }
 }

@@ -107,6 +107,15 @@ test('a copy that is never taken, beside others that are, is tried twice before 
   await daemon.record([{ copy: await daemon.copyOf(id, poison), ok: false }])
   await daemon.record([{ copy: others[6]!, ok: true }])
   expect(await pulled(world.clock.now())).toEqual([poison])
+  // With a schedule of hundreds of attempts as well: no more than can be counted.
+  const counted = (attempts: number, early: number) =>
+    knex('delivery_queue').where({ webhook_id: id, event_id: poison }).update({ attempts, early_attempts: early })
+  const { attempts, earlyAttempts } = await daemon.copyOf(id, poison)
+  await counted(600, 248)
+  expect(await pulled(world.clock.now())).toEqual([poison])
+  await counted(600, 250)
+  expect(await pulled(world.clock.now())).toEqual([])
+  await counted(attempts, earlyAttempts)
   await daemon.record([{ copy: await daemon.copyOf(id, poison), ok: true }])
   await knex('lanes').where({ webhook_id: id }).update({ owner: null })
 })
