@@ -213,13 +213,10 @@ const SERVER_ERRNOS = new Set([
   1114, // a table can't grow: the disk is full
   1180, // error while it committed
   1203, 1226, // too many connections or statements of this user
-  1206, // no memory for locks
   1290, 1836, // read-only, as a server is that has handed over to another
   1317, // interrupted by the server's end
   1412, // the table is being changed
   1927, // MariaDB: the connection was killed
-  1969, // MariaDB: the statement took longer than the server allows
-  3024, // MySQL: the same
   4031, // MySQL: closed by the server for its silence
 ]) // prettier-ignore
 
