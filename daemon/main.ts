@@ -18,7 +18,7 @@ import { startDaemon } from './daemon.ts'
 
 /** Attempts in flight end within 12 s; whatever hangs after that is tried again by the next daemon. */
 const STOP_WITHIN_MS = 15_000
-/** A backlog over hundreds of webhooks takes it some 45 MB further; what it once had, the C library keeps. */
+/** A backlog over hundreds of webhooks takes it further; what it once had, the C library keeps. */
 const LARGE_FROM_MB = 200
 
 function fail(message: string): never {
