@@ -154,6 +154,8 @@ export async function startDaemon({
   registerMetrics(metrics, { counts, lanes, ticker, database, clock, notReady })
   const health = await startHealthServer(config.daemonHost, config.daemonPort, notReady, metrics, log)
   const listener = await listenForHints(config.daemonHost, health.port, ({ kind, eventId, webhookIds }) => {
+    // Those for a daemon that has died may reach the next one on its port while that still starts.
+    if (!ticker.isStarted) return
     if (kind === 'settings') return lanes.readSettings()
     if (kind === 'lanes') {
       if (!webhookIds) lanes.nudgeAll()
@@ -191,7 +193,7 @@ export async function startDaemon({
   })
   await scheduler.start()
   lanes.start()
-  ticker.wake()
+  ticker.start()
   log.info('daemon.started', { daemon: membership.token, port: health.port, version })
 
   return {

@@ -60,6 +60,7 @@ export class Ticker {
   #hinted = false
   /** What the one hint since the last tick has named. */
   #hintedId: string | undefined
+  #started = false
   #stopped = false
   #lastTickAtMs = monotonicMs()
   /** When the last fan-out of something began. */
@@ -67,6 +68,16 @@ export class Ticker {
 
   constructor(options: TickerOptions) {
     this.#options = options
+  }
+
+  get isStarted(): boolean {
+    return this.#started
+  }
+
+  /** Nothing wakes it before: lanes that a fan-out takes need the daemon's token, and jobs that run them. */
+  start(): void {
+    this.#started = true
+    this.wake()
   }
 
   /** How long ago the last tick ended, in milliseconds. */
@@ -80,7 +91,7 @@ export class Ticker {
    * @param eventId one of them
    */
   wake(hinted = false, eventId?: string): void {
-    if (this.#stopped) return
+    if (!this.#started || this.#stopped) return
     if (hinted) {
       this.#hintedId = this.#hinted ? undefined : eventId
       this.#hinted = true
@@ -91,11 +102,11 @@ export class Ticker {
     }
     clearTimeout(this.#timer)
     const earlyMs = this.#routedAtMs + HINTED_TICK_MS - monotonicMs()
-    if (earlyMs > 0) this.#timer = setTimeout(() => this.#start(), earlyMs)
-    else this.#start()
+    if (earlyMs > 0) this.#timer = setTimeout(() => this.#begin(), earlyMs)
+    else this.#begin()
   }
 
-  #start(): void {
+  #begin(): void {
     this.#running = this.#run().finally(() => {
       this.#running = undefined
       if (this.#stopped) return

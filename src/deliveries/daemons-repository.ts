@@ -69,7 +69,7 @@ export async function retireDaemon(trx: Knex.Transaction, token: string): Promis
 export async function listLostOwners(knex: Knex, tokens: string[]): Promise<string[]> {
   const owners: string[] = await knex('lanes')
     .distinct('owner')
-    .where('owner', '>', '')
+    .where('owner', '>=', '')
     .whereNotIn('owner', tokens)
     .timeout(ANSWER_TIMEOUT_MS)
     .pluck('owner')

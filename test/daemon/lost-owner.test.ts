@@ -38,20 +38,25 @@ const tokens = (): Promise<string[]> => db.database.knex('daemons').orderBy('sta
 const ownerOf = async (webhookId: string): Promise<string | null> =>
   (await db.database.knex('lanes').where({ webhook_id: webhookId }).first('owner')).owner
 
-test('a lane that was taken under the token of a buried daemon is freed, and gets its events', async () => {
+test('a lane that was taken under the token of a buried daemon, or under none, is freed, and gets its events', async () => {
   const { knex, transaction } = db.database
-  const webhook = await world.webhook({ endpoint: receiver.url })
+  const [webhook, other] = [
+    await world.webhook({ endpoint: receiver.url }),
+    await world.webhook({ endpoint: receiver.url }),
+  ]
   const daemon = await world.daemon(tls.caFile)
   const [before] = await tokens()
   const buried = newId(1)
   await knex('daemons').insert({ token: buried, beat: 7, hint_host: '127.0.0.1', hint_port: 1, started_at: new Date() })
   expect(await transaction((trx) => removeDaemon(trx, buried, 7))).toBe(true)
   expect(await takeLane(db.database, webhook.id, buried)).toBe(true)
+  expect(await takeLane(db.database, other.id, '')).toBe(true)
   await world.event()
-  await receiver.arrived(1)
+  await receiver.arrived(2)
   expect(await tokens()).toEqual([before])
   await daemon.stop()
   expect(await ownerOf(webhook.id)).toBeNull()
+  expect(await ownerOf(other.id)).toBeNull()
 })
 
 test('a connection that is lost without a word, with a beat on it, makes nobody die', async () => {

@@ -1,0 +1,59 @@
+/**
+ * A daemon that starts on the port of one that was killed gets that one's hints, before it has a token of its own.
+ */
+import { createSocket } from 'node:dgram'
+import { createConnection } from 'mysql2/promise'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { driverOptions } from '../../db/connection.ts'
+import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { hintDatagram } from '../../src/events/daemon-hints.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+import { freePort } from '../support/free-port.ts'
+import { createTestTls } from '../support/tls.ts'
+
+const HINTS = 60
+
+let db: TestDatabase
+let tls: Awaited<ReturnType<typeof createTestTls>>
+let world: DeliveryWorld
+let receiver: HttpsReceiver
+
+beforeAll(async () => {
+  tls = await createTestTls()
+  db = await openTestDatabase()
+  world = await new DeliveryWorld(db.database).open()
+  receiver = await startHttpsReceiver(tls)
+})
+afterAll(async () => {
+  await world.close()
+  await receiver.close()
+  await db.close()
+  tls.remove()
+})
+
+test('a hint that comes before the daemon has joined takes no lane', async () => {
+  const { knex } = db.database
+  await world.webhook({ endpoint: receiver.url })
+  const event = await world.event()
+  const port = await freePort()
+  const locker = await createConnection(driverOptions(db.mysqlUrl))
+  // It can't join while this holds.
+  await locker.query('LOCK TABLES daemons WRITE')
+  const starting = world.daemon(tls.caFile, { DAEMON_PORT: String(port) })
+  const socket = createSocket('udp4')
+  for (let n = 0; n < HINTS; n++) {
+    for (const hint of [{ kind: 'events', eventId: event.id }, { kind: 'settings' }, { kind: 'lanes' }] as const)
+      socket.send(hintDatagram(hint), port, '127.0.0.1')
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  expect(await knex('lanes').whereNotNull('owner')).toEqual([])
+  expect(await knex('unrouted_events')).toHaveLength(1)
+  await locker.query('UNLOCK TABLES')
+  await locker.end()
+  socket.close()
+  await starting
+  await receiver.arrived(1)
+  const [daemon] = await knex('daemons').pluck('token')
+  expect(await knex('lanes').pluck('owner')).toEqual([daemon])
+})
