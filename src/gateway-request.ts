@@ -76,9 +76,12 @@ export function postToGateway({ url, idempotencyKey, content, deadlineMs }: Gate
   })
 }
 
+/** Timeout, too many requests, and what stands for a service that is not there. A 500 may be about this one request. */
+const OUTAGES = new Set([408, 429, 502, 503, 504])
+
 function faultOfStatus(status: number): GatewayFault | undefined {
   if (status >= 200 && status <= 299) return undefined
-  return new GatewayFault(`HTTP_${status}`, status >= 500 || status === 429 || status === 408)
+  return new GatewayFault(`HTTP_${status}`, OUTAGES.has(status))
 }
 
 /** Appends one JSON object to a file of the outbox, which only its owner reads. */

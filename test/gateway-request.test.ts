@@ -46,8 +46,9 @@ test('a gateway that cuts its answer short after a yes has taken the request', a
 })
 
 test.each([
-  ['500', 500, true],
+  ['503', 503, true],
   ['429', 429, true],
+  ['500', 500, false],
   ['400', 400, false],
   ['a redirect', 307, false],
 ])(

@@ -68,6 +68,9 @@ async function sendDue(deps: SendMessagesDeps, stopped: () => boolean): Promise<
   const { database, clock } = deps
   for (;;) {
     const due = await listDueMessages(database.knex, clock.now(), MESSAGES_AT_A_TIME)
+    const isLast = due.length < MESSAGES_AT_A_TIME
+    // What has failed before may well fail again, and end the run: it goes last.
+    due.sort((a, b) => a.tries - b.tries)
     let down = false
     const work = async (): Promise<void> => {
       for (let message = due.shift(); message && !down && !stopped(); message = due.shift()) {
@@ -75,7 +78,6 @@ async function sendDue(deps: SendMessagesDeps, stopped: () => boolean): Promise<
         if ((await sendMessage(deps, message)) === 'gateway_down') down = true
       }
     }
-    const isLast = due.length < MESSAGES_AT_A_TIME
     // The first goes alone, so that a gateway that is down is asked once in a run.
     const first = due.shift()
     if (first && !stopped()) down = (await sendMessage(deps, first)) === 'gateway_down'

@@ -159,13 +159,25 @@ test('a gateway that never answers, or is not there, ends a run with the first m
   gateway = await new TestGateway().start()
 })
 
-test('a message that the gateway refuses holds up no other', async () => {
+test.each([400, 500])('a message that the gateway refuses with %i holds up no other', async (status) => {
   const ids = await normalMessages(30)
   const refused = publicEventId(ids[0]!)
-  gateway.answer = ({ key }) => (key === refused ? 400 : 200)
+  gateway.answer = ({ key }) => (key === refused ? status : 200)
   await sending().run()
   expect([...gateway.taken].sort()).toEqual(ids.slice(1).map(publicEventId))
   expect(await rowOf(ids[0]!)).toMatchObject({ state: 'normal', tries: 1, sent_at: null })
+})
+
+test('what has failed before goes behind what has not, also where it is due earlier', async () => {
+  const bad = await normalMessages(5)
+  gateway.answer = ({ key }) => (bad.map(publicEventId).includes(key) ? 503 : 200)
+  const { run } = sending()
+  for (const _ of bad) await run()
+  const good = await normalMessages(3)
+  clock.advance(15_000)
+  await db.database.knex('messages').whereIn('event_id', good).update({ due_at: clock.now() })
+  await run()
+  expect(gateway.taken.toSorted()).toEqual(good.map(publicEventId))
 })
 
 test('a call while a run is under way sends what came after the run had looked', async () => {
