@@ -179,6 +179,8 @@ export class LaneBacklog {
   }
 
   async #read(times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+    // To begin with the oldest, many have to be there to choose from.
+    if (hasRecovered(times)) this.#readRows = MOST_READ_ROWS
     const rows = this.#deps.readAhead.begin(this.#readRows)
     // Then it asks for more only when it has little left, not again and again for what it can't have.
     if (rows < this.#readRows) this.#readRows = Math.max(FIRST_READ_ROWS, rows)
@@ -215,6 +217,8 @@ export class LaneBacklog {
     const last = read.at(-1)
     if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
     const current = fresh.filter(isCurrent)
+    // What waits for its retry stands in the order of that: its wait depends on chance, and on how often it has failed.
+    if (hasRecovered(times)) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
     for (const delivery of current) this.#hold(delivery)
     const areAllCurrent = current.length === fresh.length
     if (read.length < limit) {
@@ -237,4 +241,9 @@ export class LaneBacklog {
     this.#deps.readAhead.take(delivery.body.length)
     this.#buffer.push(delivery)
   }
+}
+
+/** What is not due yet is read as well. */
+function hasRecovered({ now, until }: ReadTimes): boolean {
+  return until > now
 }

@@ -46,6 +46,20 @@ function takeAll(backlog: LaneBacklog): string[] {
   return taken
 }
 
+test('after a recovery those of the oldest events come first, whenever their retries would have been', async () => {
+  const { knex } = db.database
+  const { id, backlog, queued } = await backlogOf(120)
+  const now = world.clock.now()
+  const oldestFirst = queued.toSorted()
+  // As far ahead as chance and the schedule would have it: here the oldest is the last.
+  for (const [n, eventId] of oldestFirst.entries()) {
+    const dueAt = new Date(now.getTime() + 3_600_000 - n * 1000)
+    await knex('delivery_queue').where({ webhook_id: id, event_id: eventId }).update({ due_at: dueAt, attempts: 1 })
+  }
+  await backlog.read({ now, until: ALL }, () => true)
+  expect(takeAll(backlog)).toEqual(oldestFirst)
+})
+
 test('copies come in the order of the queue, each once, until a look at the head has found all of them', async () => {
   const { backlog, read, queued } = await backlogOf(7)
   expect(backlog.wantsRows).toBe(true)
