@@ -19,6 +19,8 @@ const ERASED_BODY = Buffer.from('{"erased":true}')
 /** Older than every webhook's: those begin with 1. */
 const ERASED_EPOCH = 0
 const COPIES_AT_A_TIME = 500
+/** Of one webhook. MariaDB turns a list of 1,000 and more into a query of its own. */
+const ANSWERS_AT_A_TIME = 500
 
 /** A window of a lab's events. */
 export interface EventWindow {
@@ -138,8 +140,16 @@ async function eraseAnswers(trx: Knex.Transaction, eventIds: string[]): Promise<
        WHERE e.id IN (?) AND t.answer IS NOT NULL ORDER BY t.webhook_id, t.event_id`,
       [eventIds],
     )
-    for (const { webhook_id, event_id } of rows as { webhook_id: string; event_id: string }[]) {
-      erased += await trx(table).where({ webhook_id, event_id }).whereNotNull('answer').update({ answer: null })
+    const found = rows as { webhook_id: string; event_id: string }[]
+    for (const [webhookId, ofWebhook] of Map.groupBy(found, (row) => row.webhook_id)) {
+      const ids = ofWebhook.map((row) => row.event_id)
+      for (let at = 0; at < ids.length; at += ANSWERS_AT_A_TIME) {
+        erased += await trx(table)
+          .where({ webhook_id: webhookId })
+          .whereIn('event_id', ids.slice(at, at + ANSWERS_AT_A_TIME))
+          .whereNotNull('answer')
+          .update({ answer: null })
+      }
     }
   }
   return erased
