@@ -3263,7 +3263,7 @@ export interface components {
          */
         IdempotencyKey: string;
         /**
-         * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+         * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
          * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
          */
         XRequestId: string;
@@ -3330,7 +3330,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3377,7 +3377,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3429,7 +3429,7 @@ export interface operations {
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3506,7 +3506,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3563,7 +3563,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3638,7 +3638,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3695,7 +3695,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3780,7 +3780,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3860,7 +3860,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3970,7 +3970,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4037,7 +4037,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4115,7 +4115,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4240,7 +4240,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4307,7 +4307,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4385,7 +4385,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4469,7 +4469,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4526,7 +4526,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4580,7 +4580,7 @@ export interface operations {
                  */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4647,7 +4647,7 @@ export interface operations {
                  */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4698,7 +4698,7 @@ export interface operations {
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4767,7 +4767,7 @@ export interface operations {
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4818,7 +4818,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4866,7 +4866,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4929,7 +4929,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4979,7 +4979,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];

@@ -3686,7 +3686,7 @@ export interface components {
          */
         LabID: string;
         /**
-         * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+         * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
          * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
          */
         XRequestId: string;
@@ -3824,7 +3824,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3865,7 +3865,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3913,7 +3913,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -3951,7 +3951,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4017,7 +4017,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4065,7 +4065,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4141,7 +4141,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4189,7 +4189,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4255,7 +4255,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4303,7 +4303,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4358,7 +4358,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4403,7 +4403,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4441,7 +4441,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4507,7 +4507,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4554,7 +4554,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4635,7 +4635,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4683,7 +4683,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4774,7 +4774,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4822,7 +4822,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4903,7 +4903,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -4951,7 +4951,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5022,7 +5022,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5079,7 +5079,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5117,7 +5117,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5172,7 +5172,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5210,7 +5210,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5281,7 +5281,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5329,7 +5329,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5400,7 +5400,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5498,7 +5498,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5555,7 +5555,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5612,7 +5612,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5727,7 +5727,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5784,7 +5784,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5841,7 +5841,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5906,7 +5906,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -5969,7 +5969,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6028,7 +6028,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6080,7 +6080,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6121,7 +6121,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6169,7 +6169,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6226,7 +6226,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6264,7 +6264,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6319,7 +6319,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6357,7 +6357,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6462,7 +6462,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6510,7 +6510,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6575,7 +6575,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6627,7 +6627,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6689,7 +6689,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6727,7 +6727,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6782,7 +6782,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6851,7 +6851,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6894,7 +6894,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -6956,7 +6956,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7035,7 +7035,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7087,7 +7087,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7182,7 +7182,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7230,7 +7230,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7285,7 +7285,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7337,7 +7337,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7406,7 +7406,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7461,7 +7461,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7549,7 +7549,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7590,7 +7590,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7645,7 +7645,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7688,7 +7688,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7758,7 +7758,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7822,7 +7822,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7875,7 +7875,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -7945,7 +7945,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8009,7 +8009,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8057,7 +8057,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8112,7 +8112,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8181,7 +8181,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8229,7 +8229,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8294,7 +8294,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8337,7 +8337,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8407,7 +8407,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8508,7 +8508,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8556,7 +8556,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8626,7 +8626,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8679,7 +8679,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8732,7 +8732,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8785,7 +8785,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8855,7 +8855,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8929,7 +8929,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -8977,7 +8977,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9020,7 +9020,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9090,7 +9090,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9191,7 +9191,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9239,7 +9239,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9294,7 +9294,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9337,7 +9337,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9390,7 +9390,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9486,7 +9486,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9534,7 +9534,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9577,7 +9577,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9665,7 +9665,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9718,7 +9718,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9806,7 +9806,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9859,7 +9859,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9912,7 +9912,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -9965,7 +9965,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -10018,7 +10018,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -10077,7 +10077,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
@@ -10125,7 +10125,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description An id of your own for this request. It comes back in the answer, and in `requestId` of an error.
+                 * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
                 "X-Request-Id"?: components["parameters"]["XRequestId"];
