@@ -59,7 +59,6 @@ export function driverOptions(mysqlUrl: string): ConnectionOptions {
     timezone: 'Z',
     charset: 'utf8mb4_bin',
     decimalNumbers: true,
-    supportBigNumbers: true,
     connectTimeout: 2000,
   }
 }

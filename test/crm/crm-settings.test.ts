@@ -43,6 +43,8 @@ describe('custom fields', () => {
       toString: false,
       उम्र: [1, 'two', {}],
     }
+    // Beyond what a whole number holds exactly: a number all the same, however it is written.
+    Object.assign(customFields.campaign, { large: [1e17, -3.1287109084763324e16, 1e300] })
     const { status, body } = await create({ customFields })
     expect(status).toBe(200)
     expect(await storedDetails(body.leadId)).toEqual({ customFields })
@@ -80,6 +82,15 @@ describe('a payment method', () => {
     expect([status, body.error.details]).toEqual([400, `paymentMethod ${message}`])
     expect(body.error.fields).toEqual([{ field: 'paymentMethod', message }])
   })
+})
+
+test('an account with many long gateways gets a 400 that is no longer than the contract says', async () => {
+  const other = await buildAccount(app)
+  const paymentGateways = Array.from({ length: 100 }, (_, n) => `${n} `.padEnd(64, 'x'))
+  await setCrmSettings(app, other, { paymentGateways })
+  const body = leadBody(await buildLab(app, other), { paymentMethod: 'nope' })
+  const answer = await app.call('POST', '/client/crm/lead/create', { token: other.token, body })
+  expect([answer.status, answer.body.error.details.length]).toEqual([400, 4096])
 })
 
 describe('the operator', () => {
