@@ -84,12 +84,21 @@ export function toErrorResponse(error: unknown, requestId: string): ErrorRespons
       status,
       message,
       error: {
-        details: error.message,
+        details: cut(error.message),
         code: error.code,
-        ...(fields ? { fields } : {}),
+        ...(fields
+          ? { fields: fields.map(({ field, message: fault }) => ({ field: cut(field), message: cut(fault) })) }
+          : {}),
         ...(leadId ? { leadId } : {}),
       },
       requestId,
     },
   }
+}
+
+/** As the contract bounds every text: a list of a hundred allowed values can be longer. */
+const MAX_TEXT = 4096
+
+function cut(text: string): string {
+  return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1).toWellFormed()}…` : text
 }

@@ -72,7 +72,8 @@ export function decodeCursor(cursor: string, keyLength: number): SortKey {
   return key
 }
 
-function invalidCursor(): DomainError {
+/** The 400 for a cursor whose values are none of the list's. */
+export function invalidCursor(): DomainError {
   const fault = 'must be the nextCursor of the page before'
   return badRequest(`cursor ${fault}`, 'invalid_request', 'cursor', fault)
 }

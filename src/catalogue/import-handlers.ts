@@ -7,7 +7,7 @@ import { requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { conflict, notFound, type DomainError } from '../errors.ts'
 import { newId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
-import { cutPage, pageOf } from '../paging.ts'
+import { cutPage, invalidCursor, pageOf, type SortKey } from '../paging.ts'
 import { commitRows } from './import-commit-repository.ts'
 import { MAX_IMPORT_ROWS, readRow } from './import-rules.ts'
 import { validateRows } from './import-validation-repository.ts'
@@ -98,7 +98,7 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const { limit, after } = pageOf(query)
       const { id } = await getImportOf(knex, lab, path.importId)
-      const rows = await listRefusals(knex, id, Number(after?.[0]) || 0, limit + 1)
+      const rows = await listRefusals(knex, id, lineOf(after), limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ line }) => [String(line)])
       return { status: 200, body: { refusals: shown, nextCursor } }
     },
@@ -165,6 +165,14 @@ function ended({ state }: CatalogueImport): DomainError {
 function incomplete(arrived: number, expected: number): DomainError {
   const remedy = arrived < expected ? 'send the others first' : 'begin another one'
   return conflict(`${arrived} of ${expected} rows have arrived: ${remedy}`, 'import_incomplete')
+}
+
+/** @throws 400 for a cursor that is none of this list */
+function lineOf(after: SortKey | undefined): number {
+  if (after === undefined) return 0
+  const [line] = after
+  if (!/^[1-9]\d{0,7}$/.test(line!)) throw invalidCursor()
+  return Number(line)
 }
 
 function refused(rows: number): DomainError {

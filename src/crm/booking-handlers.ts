@@ -6,13 +6,13 @@ import { badRequest } from '../errors.ts'
 import type { Booking } from '../events/entry-payloads.ts'
 import { isIdShaped } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
-import { cutPage, pageOf, type PageRequest } from '../paging.ts'
+import { cutPage, invalidCursor, pageOf, type PageRequest } from '../paging.ts'
 import { assignPhlebotomist, cancelBooking, recordStep, rescheduleBooking, type EntryCall } from './booking-actions.ts'
 import { requireScheduledAt } from './entry-rules.ts'
 import { listBookings } from './staff-entries-repository.ts'
 import { toStaffEntry } from './staff-entry-rows.ts'
-import { areIdsShaped, invalidCursor } from './staff-lists.ts'
-import { dayRange } from './zoned-time.ts'
+import { areIdsShaped } from './staff-lists.ts'
+import { dayRange, parseDateTime } from './zoned-time.ts'
 
 interface BookingHandlers {
   listBookings: OperatorHandler<'listBookings'>
@@ -81,7 +81,7 @@ function requireDay(day: string, timeZone: string): { from: Date; to: Date } {
 function afterScheduleOf({ after }: PageRequest): { scheduledAt: Date; id: string } | undefined {
   if (after === undefined) return undefined
   const [time = '', id = ''] = after
-  const scheduledAt = new Date(time)
-  if (Number.isNaN(scheduledAt.getTime()) || !isIdShaped(id)) throw invalidCursor()
+  const scheduledAt = parseDateTime(time, 'UTC')
+  if (!scheduledAt || !isIdShaped(id)) throw invalidCursor()
   return { scheduledAt, id }
 }

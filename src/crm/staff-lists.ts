@@ -1,9 +1,8 @@
 /**
  * What the lists for staff have in common. Pure.
  */
-import { badRequest } from '../errors.ts'
 import { isIdShaped } from '../ids.ts'
-import type { PageRequest } from '../paging.ts'
+import { invalidCursor, type PageRequest } from '../paging.ts'
 
 /**
  * The id after which a page begins.
@@ -13,11 +12,6 @@ export function afterIdOf({ after }: PageRequest): string | undefined {
   const id = after?.at(-1)
   if (id === undefined || isIdShaped(id)) return id
   throw invalidCursor()
-}
-
-export function invalidCursor() {
-  const fault = 'must be the nextCursor of the page before'
-  return badRequest(`cursor ${fault}`, 'invalid_request', 'cursor', fault)
 }
 
 /** Whether every id that a filter names can be one at all: no row has one that can't. */

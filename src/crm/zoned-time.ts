@@ -4,7 +4,7 @@
 const DAY_MS = 24 * 3600 * 1000
 /** What a DATETIME column holds. */
 const EARLIEST_MS = Date.UTC(1000, 0, 1)
-const LATEST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999)
+export const LATEST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999)
 
 const formatters = new Map<string, Intl.DateTimeFormat>()
 

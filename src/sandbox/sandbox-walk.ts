@@ -18,6 +18,7 @@ import { entryStateOf } from '../crm/booking-rules.ts'
 import { insertPhlebotomist, listPhlebotomists } from '../crm/phlebotomists-repository.ts'
 import { lockEntry } from '../crm/staff-entries-repository.ts'
 import type { Entry } from '../crm/entry-rules.ts'
+import { LATEST_MS } from '../crm/zoned-time.ts'
 import { unknownId } from '../errors.ts'
 import type { Booking } from '../events/entry-payloads.ts'
 import { newId } from '../ids.ts'
@@ -69,7 +70,7 @@ async function begin(walk: WalkRequest): Promise<Booking> {
   const entry = requireWalkable(await lockEntry(trx, account.id, leadId), labId, leadId)
   const booking = entry.phase === 'lead' ? await convert(walk, entry) : (entry as Booking)
   if (booking.contact !== null) await sendBooking(callOf(walk), leadId)
-  await rescheduleBooking(entryCallOf(walk), new Date(booking.scheduledAt.getTime() + DAY_MS))
+  await rescheduleBooking(entryCallOf(walk), anotherDay(booking.scheduledAt))
   const [first, second] = await claimPhlebotomists(trx, account.id, clock.now())
   await assignPhlebotomist(entryCallOf(walk), first!)
   const assigned = await assignPhlebotomist(entryCallOf(walk), second!)
@@ -118,6 +119,12 @@ async function convert(walk: WalkRequest, lead: Entry): Promise<Booking> {
 /** What a quotation needs: a total, an agreed price, or an item of the catalogue, which has one. */
 function hasPrice({ totalAmount, items }: Entry): boolean {
   return totalAmount !== null || items.some(({ itemId, price }) => itemId !== null || price !== null)
+}
+
+/** The next day, but for the last one that there is. */
+function anotherDay(at: Date): Date {
+  const next = at.getTime() + DAY_MS
+  return new Date(next <= LATEST_MS ? next : at.getTime() - DAY_MS)
 }
 
 /** Two active ones; where the account has fewer, they are made. */

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { newId } from '../../src/ids.ts'
+import { encodeCursor } from '../../src/paging.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { countAudited } from '../support/audited.ts'
 import {
@@ -124,6 +125,11 @@ describe('an import of tests', () => {
     expect(await countAudited(app, 'commitImport', path.split('/').at(-1)!)).toBe(0)
     expect(await listed('tests')).toEqual([])
     expect((await call('GET', `${path}/refusals`)).body.refusals.map(({ line }: any) => line)).toEqual([3])
+    for (const line of ['Infinity', '1e999', '-1', '1.5', 'abc', ''])
+      expect([
+        line,
+        (await call('GET', `${path}/refusals`, undefined, { cursor: encodeCursor([line]) })).status,
+      ]).toEqual([line, 400])
     await put(path, [{ line: 3, cells: { code: 'TSH', name: 'TSH', cost: '500' } }])
     expect((await commit(path, 2)).body).toMatchObject({ state: 'committed', created: 2 })
   })

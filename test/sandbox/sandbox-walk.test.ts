@@ -75,6 +75,12 @@ test('an entry without a contact is walked without messages, and one that was wa
   expect(await world.eventTypes()).toHaveLength(count)
 })
 
+test('a booking of the last day that there is is walked as well', async () => {
+  const world = await sandbox()
+  const leadId = await world.createBooking({ scheduledAt: '9999-12-31T12:00:00Z' })
+  expect(done(await walk(world, leadId, { ending: 'cancelled' })).data).toMatchObject({ bookingStatus: 'Cancelled' })
+})
+
 test('an entry that says nothing but a name and a contact is walked to its end', async () => {
   const world = await sandbox()
   const { data } = done(await walk(world, await world.createEntry({ tests: undefined })))

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { encodeCursor } from '../../src/paging.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildPackage, buildTest, newContact } from '../support/builders.ts'
 import { done, openStaffWorld, type StaffWorld } from './staff-world.ts'
@@ -67,8 +68,9 @@ describe('the bookings of a day', () => {
     } while (cursor !== null)
     expect(new Set(seen.map(({ leadId }) => leadId)).size).toBe(times.length)
     expect(seen.map(({ scheduledAt }) => scheduledAt)).toEqual(seen.map(({ scheduledAt }) => scheduledAt).toSorted())
-    const wrong = Buffer.from('["x","y"]').toString('base64url')
-    expect((await own.get('/bookings', { cursor: wrong })).status).toBe(400)
+    for (const time of ['x', '+275760-09-13T00:00:00.000Z', '-271821-04-20T00:00:00.000Z'])
+      expect((await own.get('/bookings', { cursor: encodeCursor([time, seen[0].leadId]) })).status).toBe(400)
+    expect((await own.get('/bookings', { cursor: encodeCursor(['2026-11-20T10:15:00.000Z', 'y']) })).status).toBe(400)
   })
 })
 
