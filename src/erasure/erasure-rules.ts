@@ -21,7 +21,7 @@ export interface ErasureSubject {
 }
 
 /** In this order; each is done in steps, and a crash goes on with the step that was not committed. */
-export const PHASES = ['entries', 'emails', 'records', 'patients', 'login', 'events', 'copies'] as const
+export const PHASES = ['entries', 'emails', 'records', 'bills', 'patients', 'login', 'events', 'copies'] as const
 export type ErasurePhase = (typeof PHASES)[number]
 
 /** What a name, where one is needed, becomes. */

@@ -31,6 +31,7 @@ import {
   listBillsOfPatients,
   listEntriesOfContact,
   listEntriesOfEmail,
+  listBillsOfContact,
   lockPatientsOf,
   lockTogether,
   type RecordIds,
@@ -104,6 +105,16 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
     const { leadIds, preBookingIds, billIds } = context.erasure.subject!
     await eraseRecords(trx, context, { entries: leadIds, preBookings: preBookingIds, bills: billIds })
     return true
+  },
+
+  /** Those of a patient whose contact is another one by now. */
+  async bills(trx, context) {
+    const { accountId, subject, position } = context.erasure
+    if (subject!.contact === null) return true
+    const page = await listBillsOfContact(trx, accountId, subject!, position ?? '', WINDOW_ROWS)
+    await eraseRecords(trx, context, { entries: [], preBookings: [], bills: page.ids })
+    context.erasure.position = page.last ?? null
+    return page.last === undefined
   },
 
   async patients(trx, context) {

@@ -55,6 +55,26 @@ export async function listEntriesOfEmail(
   return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
 }
 
+/** Bills that have the contact, which has no index: a window of the account's bills is read. */
+export async function listBillsOfContact(
+  knex: Knex,
+  accountId: string,
+  subject: ErasureSubject,
+  after: string,
+  limit: number,
+): Promise<{ ids: string[]; last: string | undefined }> {
+  const rows = await knex('bills')
+    .where({ account_id: accountId })
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .select('id', 'contact', 'patient_name')
+  const ids = rows
+    .filter((row) => row.contact === subject.contact && isOfSubject(subject, row.patient_name))
+    .map((row) => row.id)
+  return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
+}
+
 /**
  * Locks the records and all that was made of them: entry, pre-booking, bill, each by id, as everybody does. What is read behind
  * a lock is what whoever had it before has committed.

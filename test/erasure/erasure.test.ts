@@ -119,6 +119,20 @@ describe('an erased patient', () => {
     })
   })
 
+  test('is found by the contact of a bill, where the patient has another one since', async () => {
+    const { staff, app } = own
+    const [before, since] = [newContact(), newContact()]
+    const direct = { labID: staff.lab.id, firstName: 'Zqmoved', contact: before, tests: [{ test: staff.test.id }] }
+    const { billId, patientId } = done(await staff.post('/bills', direct))
+    done(await staff.post(`/bills/${billId}/send`))
+    const path = `/operator/accounts/${staff.account.id}/patients/${patientId}`
+    done(await app.call('PATCH', path, { token: staff.staffKey, body: { contact: since } }))
+    expect(done(await own.order({ contact: before, name: 'Somebody else' })).erased.bills).toBe(0)
+    expect(done(await own.order({ contact: before })).erased).toMatchObject({ bills: 1, patients: 0, events: 2 })
+    const [{ contact, patient_name: name }] = await app.database.knex('bills').where({ id: billId })
+    expect([contact, name]).toEqual([null, 'Erased'])
+  })
+
   test('erased once more is nobody: the counts are 0, by contact and by the id that the patient had', async () => {
     const contact = newContact()
     const { patientId } = done(await own.staff.post('/patients', { contact, name: 'Rohan Bhide' }))
