@@ -121,6 +121,7 @@ export async function startDaemon({
     now: () => clock.now(),
   })
   const messages = sendMessages({ database, clock, log, gateway: messageGateway })
+  const mails = sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom })
   const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
   const jobOf = ({ failing }: { failing: boolean }) => (failing ? 'retry-webhook' : 'deliver-webhook')
@@ -186,7 +187,7 @@ export async function startDaemon({
       'follow-clock': followClock({ database, clock, log }),
       'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),
       'recover-deliveries': recoverDeliveries({ database, clock, log, stopping: () => draining }),
-      'send-mails': sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom }),
+      'send-mails': () => mails.run(),
       'send-messages': () => messages.run(),
     },
     log,
@@ -203,8 +204,8 @@ export async function startDaemon({
       readiness.drain()
       listener.close()
       await ticker.stop()
-      // Both wait for calls that are in flight. What is handed back meanwhile is left to the next daemon that looks.
-      await Promise.all([lanes.stop(), messages.stop()])
+      // They wait for calls that are in flight. What is handed back meanwhile is left to the next daemon that looks.
+      await Promise.all([lanes.stop(), messages.stop(), mails.stop()])
       await recorder.drain()
       await traces?.stop()
       await membership.leave()

@@ -8,6 +8,7 @@ import type { MailTransport } from '../mail-transport.ts'
 const MAILS_AT_A_TIME = 20
 /** Well within the first wait for another try. */
 const HOLD_EVERY_MS = 4000
+const STOP_MS = 10_000
 
 export interface SendMailsDeps {
   database: Database
@@ -17,15 +18,42 @@ export interface SendMailsDeps {
   from: string
 }
 
+export interface MailSending {
+  /** Sends what is due. */
+  run(): Promise<void>
+  /** Starts nothing more; resolves when nothing is under way, or after ten seconds: a server may take a minute to answer. */
+  stop(): Promise<void>
+}
+
 /**
  * Sends the mails that are due. A mail is claimed for one try by its row, so any number of daemons may do this at once; one
  * that was handed over and could not be marked goes out again later, under the same Message-ID.
  */
-export function sendMails(deps: SendMailsDeps): () => Promise<void> {
-  return async () => {
+export function sendMails(deps: SendMailsDeps): MailSending {
+  const underWay = new Set<Promise<void>>()
+  let stopped = false
+
+  const sendDue = async (): Promise<void> => {
+    if (stopped) return
     for (const mail of await listDueMails(deps.database.knex, deps.clock.now(), MAILS_AT_A_TIME)) {
+      if (stopped) return
       await sendMail(deps, mail)
     }
+  }
+
+  return {
+    async run() {
+      const running = sendDue()
+      underWay.add(running)
+      await running.finally(() => underWay.delete(running))
+    },
+    async stop() {
+      stopped = true
+      let timer: NodeJS.Timeout | undefined
+      const enough = new Promise<void>((resolve) => (timer = setTimeout(resolve, STOP_MS)))
+      await Promise.race([Promise.allSettled(underWay), enough])
+      clearTimeout(timer)
+    },
   }
 }
 

@@ -12,7 +12,7 @@ function send(): Promise<void> {
   const { db, world, smtp } = own
   const now = () => world.clock.now()
   const transport = createMailTransport({ smtpUrl: smtp.url, from, dataDir: '/nonexistent', now })
-  return sendMails({ database: db.database, clock: world.clock, log, transport, from })()
+  return sendMails({ database: db.database, clock: world.clock, log, transport, from }).run()
 }
 
 async function warn(id: string) {
@@ -110,7 +110,7 @@ test('a mail is not tried by another daemon while its server takes its time', as
   let take = () => {}
   const taken = new Promise<void>((resolve) => (take = resolve))
   const transport = { send: () => taken, close: () => {} }
-  const sending = sendMails({ database: db.database, clock: world.clock, log, transport, from })()
+  const sending = sendMails({ database: db.database, clock: world.clock, log, transport, from }).run()
   const row = async () => (await own.mailRows(webhook.id))[0]
   await expect.poll(async () => (await row()).tries, { timeout: 5000 }).toBe(1)
   for (let n = 0; n < 3; n++) {
@@ -122,6 +122,32 @@ test('a mail is not tried by another daemon while its server takes its time', as
   await sending
   vi.advanceTimersByTime(20_000)
   expect(await row()).toMatchObject({ tries: 1, due_at: null, sent_at: expect.any(Date) })
+})
+
+test('a stop waits for the mail that is being handed over, and begins no other', async () => {
+  const webhooks = [await own.failingFor(23), await own.failingFor(23)]
+  await own.check()
+  const { db, world } = own
+  let take = () => {}
+  const taken = new Promise<void>((resolve) => (take = resolve))
+  const transport = { send: () => taken, close: () => {} }
+  const mails = sendMails({ database: db.database, clock: world.clock, log, transport, from })
+  const rows = async () => (await Promise.all(webhooks.map(({ id }) => own.mailRows(id)))).flat()
+  const running = mails.run()
+  await expect.poll(async () => (await rows()).map(({ tries }) => tries), { timeout: 5000 }).toContain(1)
+  let isStopped = false
+  const stopped = mails.stop().then(() => (isStopped = true))
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  expect(isStopped).toBe(false)
+  take()
+  await stopped
+  await running
+  await mails.run()
+  expect((await rows()).map(({ tries, sent_at }) => [tries, sent_at !== null]).sort()).toEqual([
+    [0, false],
+    [1, true],
+  ])
+  await db.database.knex('mails').delete()
 })
 
 test('a server that never comes to an end is left after the time for one try', async () => {
@@ -142,7 +168,7 @@ test('a server that never comes to an end is left after the time for one try', a
   const { db, world } = own
   const smtp = { smtpUrl: `smtp://127.0.0.1:${port}`, smtpDeadlineMs: 300 }
   const transport = createMailTransport({ ...smtp, from, dataDir: '/nonexistent', now: () => world.clock.now() })
-  await sendMails({ database: db.database, clock: world.clock, log, transport, from })()
+  await sendMails({ database: db.database, clock: world.clock, log, transport, from }).run()
   expect(await own.mailRows(webhook.id)).toMatchObject([{ tries: 1, sent_at: null }])
   await closed.promise
   server.close()

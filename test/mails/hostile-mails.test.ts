@@ -61,9 +61,9 @@ async function writeMail(fields: Record<string, unknown>): Promise<void> {
 
 async function sendAll(): Promise<void> {
   const log = createLogger('daemon', 'silent')
-  const send = sendMails({ database: app.database, clock: app.clock, log, transport, from: FROM })
+  const mails = sendMails({ database: app.database, clock: app.clock, log, transport, from: FROM })
   for (let waiting = 1; waiting > 0;) {
-    await send()
+    await mails.run()
     const [row] = await app.database.knex('mails').where('due_at', '<=', app.clock.now()).count({ n: '*' })
     waiting = Number(row!.n)
   }
