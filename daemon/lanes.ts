@@ -23,6 +23,7 @@ const REFRESH_MS = 250
 const IDLE_REFRESH_MS = 1000
 const DISCARD_ROWS = 500
 const SETTLE_RETRY_MS = 200
+const NUDGE_ALL_EACH_MS = 100
 /** A lane whose settings can't be read is left alone for so long, and reported once in that time. */
 const BROKEN_PAUSE_MS = 60_000
 /** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
@@ -68,6 +69,8 @@ export class Lanes {
   #refreshing = false
   #refreshedAtMs = -Infinity
   #refreshAgain = false
+  #nudgeTimer: NodeJS.Timeout | undefined
+  #nudgedAllAtMs = -Infinity
   #stopping = false
 
   constructor(options: LanesOptions) {
@@ -158,7 +161,17 @@ export class Lanes {
     else void this.#refreshNow()
   }
 
+  /** Asked for more often than that it comes once: whoever can send datagrams must not make every lane read all the time. */
   nudgeAll(): void {
+    if (this.#nudgeTimer) return
+    const waitMs = this.#nudgedAllAtMs + NUDGE_ALL_EACH_MS - monotonicMs()
+    if (waitMs > 0) this.#nudgeTimer = setTimeout(() => this.#nudgeAllNow(), waitMs)
+    else this.#nudgeAllNow()
+  }
+
+  #nudgeAllNow(): void {
+    this.#nudgeTimer = undefined
+    this.#nudgedAllAtMs = monotonicMs()
     for (const lane of this.#lanes.values()) lane.nudge()
   }
 
@@ -226,6 +239,7 @@ export class Lanes {
     for (const lane of this.#lanes.values()) lane.stop()
     while (this.#busy.size > 0) await new Promise((resolve) => setTimeout(resolve, 10))
     clearInterval(this.#timer)
+    clearTimeout(this.#nudgeTimer)
   }
 
   async #runOwned(taken: TakenLane): Promise<'dry' | 'lost' | 'stopped'> {

@@ -1,5 +1,6 @@
 /**
- * A daemon that starts on the port of one that was killed gets that one's hints, before it has a token of its own.
+ * A daemon that starts on the port of one that was killed gets that one's hints, before it has a token of its own. And anyone
+ * may send any number of them.
  */
 import { createSocket } from 'node:dgram'
 import { createConnection } from 'mysql2/promise'
@@ -56,4 +57,27 @@ test('a hint that comes before the daemon has joined takes no lane', async () =>
   await receiver.arrived(1)
   const [daemon] = await knex('daemons').pluck('token')
   expect(await knex('lanes').pluck('owner')).toEqual([daemon])
+})
+
+test('hints without number that something is due make a lane look no more often than ten times a second', async () => {
+  const { knex } = db.database
+  await world.webhook({ endpoint: `${receiver.url}/flooded` })
+  const daemon = await world.daemon(tls.caFile)
+  await world.event()
+  await expect.poll(() => receiver.requests.some(({ path }) => path === '/flooded'), { timeout: 10_000 }).toBe(true)
+  let looks = 0
+  const look = ({ sql }: { sql: string }) => (looks += Number(sql.includes('FROM delivery_queue q JOIN event_bodies')))
+  knex.on('query', look)
+  const socket = createSocket('udp4')
+  const startedAt = performance.now()
+  while (performance.now() - startedAt < 1000) {
+    for (let n = 0; n < 10; n++) socket.send(hintDatagram({ kind: 'lanes' }), daemon.port, '127.0.0.1')
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+  const tenths = (performance.now() - startedAt) / 100
+  knex.off('query', look)
+  socket.close()
+  expect(looks).toBeGreaterThan(2)
+  // The lane of the test before listens as well, for a second.
+  expect(looks).toBeLessThan(2 * tenths + 10)
 })
