@@ -53,10 +53,11 @@ test('a hint that comes before the daemon has joined takes no lane', async () =>
   await locker.query('UNLOCK TABLES')
   await locker.end()
   socket.close()
-  await starting
+  const daemon = await starting
   await receiver.arrived(1)
-  const [daemon] = await knex('daemons').pluck('token')
-  expect(await knex('lanes').pluck('owner')).toEqual([daemon])
+  const [token] = await knex('daemons').pluck('token')
+  expect(await knex('lanes').pluck('owner')).toEqual([token])
+  await daemon.stop()
 })
 
 test('hints without number that something is due make a lane look no more often than ten times a second', async () => {
@@ -78,6 +79,6 @@ test('hints without number that something is due make a lane look no more often 
   knex.off('query', look)
   socket.close()
   expect(looks).toBeGreaterThan(2)
-  // The lane of the test before listens as well, for a second.
+  // The webhook of the test before has got it as well.
   expect(looks).toBeLessThan(2 * tenths + 10)
 })
