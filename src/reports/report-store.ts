@@ -29,11 +29,17 @@ export interface ReportStore {
   /** Nothing happens where there is no such file. */
   remove(fileId: string): Promise<void>
   /**
-   * Removes files that no row speaks of. Younger ones than an hour stay: their row may be about to be committed.
+   * Removes files that no row speaks of. Younger ones than an hour stay: their row may be about to be committed. And where the
+   * rows know none of the whole files, all of them stay: it may be another database.
    * @param listKnown of these ids those that a row speaks of
-   * @returns how many were removed
    */
-  sweep(nowMs: number, listKnown: (fileIds: string[]) => Promise<Set<string>>): Promise<number>
+  sweep(nowMs: number, listKnown: (fileIds: string[]) => Promise<Set<string>>): Promise<Swept>
+}
+
+export interface Swept {
+  removed: number
+  /** Whole files of which the rows know not one. */
+  foreign: number
 }
 
 /** Longer than any request takes. */
@@ -86,17 +92,20 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
 
     async sweep(nowMs, listKnown) {
       const old = (await listFiles(folder)).filter(({ fileId }) => fileId < newId(nowMs - ORPHAN_AGE_MS))
-      let removed = 0
-      for (let start = 0; start < old.length; start += SWEEP_BATCH) {
-        const batch = old.slice(start, start + SWEEP_BATCH)
-        const known = await listKnown(batch.map(({ fileId }) => fileId))
-        for (const { fileId, suffix } of batch) {
-          if (suffix === WHOLE && known.has(fileId)) continue
-          await rm(pathOf(fileId, suffix), { force: true })
-          removed += 1
-        }
+      const whole = old.filter(({ suffix }) => suffix === WHOLE).map(({ fileId }) => fileId)
+      const unknown: string[] = []
+      for (let start = 0; start < whole.length; start += SWEEP_BATCH) {
+        const batch = whole.slice(start, start + SWEEP_BATCH)
+        const known = await listKnown(batch)
+        unknown.push(...batch.filter((fileId) => !known.has(fileId)))
       }
-      return removed
+      const isForeign = unknown.length === whole.length
+      const orphans = isForeign ? [] : unknown.map((fileId) => pathOf(fileId, WHOLE))
+      const unfinished = old
+        .filter(({ suffix }) => suffix === UNFINISHED)
+        .map(({ fileId }) => pathOf(fileId, UNFINISHED))
+      for (const path of [...orphans, ...unfinished]) await rm(path, { force: true })
+      return { removed: orphans.length + unfinished.length, foreign: isForeign ? unknown.length : 0 }
     },
   }
 }

@@ -20,8 +20,10 @@ export function startReportSweep(deps: {
   const { knex, clock, logger, reportStore } = deps
   const run = async () => {
     try {
-      const removed = await reportStore.sweep(clock.nowMs(), (ids) => listKnownFileIds(knex, ids))
+      const { removed, foreign } = await reportStore.sweep(clock.nowMs(), (ids) => listKnownFileIds(knex, ids))
       if (removed > 0) logger.info('report_files.swept', { rows: removed })
+      // With a mistyped MYSQL_URL these are all the reports that there are.
+      if (foreign > 0) logger.warn('report_files.foreign', { rows: foreign })
     } catch (error) {
       logger.warn('report_files.sweep_failed', errorFields(error))
     }

@@ -232,10 +232,23 @@ describe('the store', () => {
       expect(existsSync(join(folder, name))).toBe(true)
     }
     app.clock.advance(2000)
-    expect(await sweep()).toBe(3)
+    expect(await sweep()).toEqual({ removed: 3, foreign: 0 })
     expect(files()).toContain('notes.txt')
     expect(files()).toContain(`${kept}.pdf`)
-    expect(await sweep()).toBe(0)
+    expect(await sweep()).toEqual({ removed: 0, foreign: 0 })
+  })
+
+  test('loses no whole file to a database that knows none of them', async () => {
+    await uploadedReport(world)
+    const folder = reportFolder(app.dataDir)
+    const unfinished = `${newId(app.clock.nowMs())}.pdf.part`
+    writeFileSync(join(folder, unfinished), PDF)
+    app.clock.advance(3_601_000)
+    const before = files().filter((name) => name.endsWith('.pdf'))
+    const { removed, foreign } = await app.reportStore.sweep(app.clock.nowMs(), async () => new Set())
+    expect({ removed, foreign }).toEqual({ removed: 1, foreign: before.length })
+    expect(files().filter((name) => name.endsWith('.pdf'))).toEqual(before)
+    expect(files()).not.toContain(unfinished)
   })
 })
 
