@@ -71,11 +71,15 @@ function toOperation(document: Document, method: string, path: string, operation
       properties: Object.fromEntries(
         Object.entries(body.properties ?? {}).map(([name, property]) => [
           name,
-          resolve<Schema>(document, property as Schema),
+          withItems(document, resolve<Schema>(document, property as Schema)),
         ]),
       ),
     },
   }
+}
+
+function withItems(document: Document, schema: Schema): Schema {
+  return schema.items ? { ...schema, items: resolve<Schema>(document, schema.items) } : schema
 }
 
 /** What stands beside a reference counts more. */

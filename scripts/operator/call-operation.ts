@@ -135,7 +135,7 @@ function isOfType({ type }: Schema, wanted: string): boolean {
 }
 
 function isListOfTexts(schema: Schema): boolean {
-  return isOfType(schema, 'array') && (isOfType(schema.items ?? {}, 'string') || schema.items?.$ref !== undefined)
+  return isOfType(schema, 'array') && isOfType(schema.items ?? {}, 'string')
 }
 
 function isPlain(schema: Schema): boolean {

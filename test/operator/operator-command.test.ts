@@ -92,6 +92,10 @@ describe('an operation of the contract is a command', () => {
     const create = ['create-package', '--labID', elsewhere.id, '--name', '5', '--code', '7', '--total', '99.5']
     const made = JSON.parse((await run([...create, '--tests', a.id])).out)
     expect(made).toMatchObject({ name: '5', code: '7', total: 99.5, tests: [{ test: a.id, name: a.name }] })
+    const bill = ['create-bill', '--accountId', account.id, '--labID', elsewhere.id, '--firstName', 'Asha']
+    const billed = await run([...bill, '--tests', JSON.stringify([{ test: a.id }])])
+    expect(JSON.parse(billed.out)).toMatchObject({ labID: elsewhere.id, items: [{ kind: 'test', id: a.id }] })
+    expect((await run(['create-bill', '--help'])).out).toMatch(/--tests .* As JSON\./)
     const updated = await run(['update-lab', '--labID', elsewhere.id, '--active', 'false', '--adminEmail', 'null'])
     expect(JSON.parse(updated.out)).toMatchObject({ active: false, adminEmail: null })
   })
