@@ -28,7 +28,8 @@ export type ClockJobName =
 
 /** How often each clock job runs, in milliseconds. */
 const CLOCK_JOB_EVERY_MS: Record<ClockJobName, number> = {
-  'check-webhook-health': 60_000,
+  // One look at an index, unless a warning is due. Soon enough for who tries it out with periods of seconds.
+  'check-webhook-health': 5000,
   // What waits is moved at the second look after the clock was set back.
   'follow-clock': 5000,
   // What is due stands in a row: once an hour one of the daemons finds it so.
