@@ -12,6 +12,7 @@ import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
+import { atMostEach } from './at-most-each.ts'
 import { Lane, type LaneDeps } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
@@ -69,8 +70,9 @@ export class Lanes {
   #refreshing = false
   #refreshedAtMs = -Infinity
   #refreshAgain = false
-  #nudgeTimer: NodeJS.Timeout | undefined
-  #nudgedAllAtMs = -Infinity
+  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => {
+    for (const lane of this.#lanes.values()) lane.nudge()
+  })
   #stopping = false
 
   constructor(options: LanesOptions) {
@@ -163,16 +165,7 @@ export class Lanes {
 
   /** Asked for more often than that it comes once: whoever can send datagrams must not make every lane read all the time. */
   nudgeAll(): void {
-    if (this.#nudgeTimer) return
-    const waitMs = this.#nudgedAllAtMs + NUDGE_ALL_EACH_MS - monotonicMs()
-    if (waitMs > 0) this.#nudgeTimer = setTimeout(() => this.#nudgeAllNow(), waitMs)
-    else this.#nudgeAllNow()
-  }
-
-  #nudgeAllNow(): void {
-    this.#nudgeTimer = undefined
-    this.#nudgedAllAtMs = monotonicMs()
-    for (const lane of this.#lanes.values()) lane.nudge()
+    this.#nudges.ask()
   }
 
   /**
@@ -239,7 +232,7 @@ export class Lanes {
     for (const lane of this.#lanes.values()) lane.stop()
     while (this.#busy.size > 0) await new Promise((resolve) => setTimeout(resolve, 10))
     clearInterval(this.#timer)
-    clearTimeout(this.#nudgeTimer)
+    this.#nudges.stop()
   }
 
   async #runOwned(taken: TakenLane): Promise<'dry' | 'lost' | 'stopped'> {
