@@ -42,17 +42,26 @@ export async function listEntriesOfEmail(
   after: string,
   limit: number,
 ): Promise<{ ids: string[]; last: string | undefined }> {
-  const rows = await knex('entries')
-    .where({ account_id: accountId })
-    .where('id', '>', after)
-    .orderBy('id')
-    .limit(limit)
-    .select('id', 'first_name', 'last_name', 'email')
+  const rows = await readWindow(knex, 'entries', accountId, after, limit)
   const ids = rows
     .filter((row) => row.email !== null && tidy(row.email) === subject.email)
     .filter((row) => isOfSubject(subject, row.first_name, row.last_name))
     .map((row) => row.id)
   return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
+}
+
+const WINDOW_COLUMNS = {
+  entries: ['id', 'first_name', 'last_name', 'email'],
+  bills: ['id', 'contact', 'patient_name'],
+}
+
+async function readWindow(knex: Knex, table: 'entries' | 'bills', accountId: string, after: string, limit: number) {
+  return knex(table)
+    .where({ account_id: accountId })
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .select(WINDOW_COLUMNS[table])
 }
 
 /** Bills that have the contact, which has no index: a window of the account's bills is read. */
@@ -63,12 +72,7 @@ export async function listBillsOfContact(
   after: string,
   limit: number,
 ): Promise<{ ids: string[]; last: string | undefined }> {
-  const rows = await knex('bills')
-    .where({ account_id: accountId })
-    .where('id', '>', after)
-    .orderBy('id')
-    .limit(limit)
-    .select('id', 'contact', 'patient_name')
+  const rows = await readWindow(knex, 'bills', accountId, after, limit)
   const ids = rows
     .filter((row) => row.contact === subject.contact && isOfSubject(subject, row.patient_name))
     .map((row) => row.id)
