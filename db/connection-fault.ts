@@ -1,12 +1,13 @@
 /**
  * Why a database can't be used, in one sentence that says what to do.
  */
-import { driverOptions } from './connection.ts'
+import { parseMysqlUrl } from './mysql-url.ts'
 
 const ER_ACCESS_DENIED_TO_DATABASE = 1044
 /** The second is MariaDB's, for a user who may only come from this machine's own account. */
 const ACCESS_DENIED = [1045, 1698]
 const ER_BAD_DATABASE = 1049
+const ER_SECURE_TRANSPORT_REQUIRED = 3159
 /** What the server answers has a number from here on; the operating system's are below, or negative. */
 const FIRST_SERVER_ERRNO = 1000
 
@@ -16,16 +17,27 @@ const FIRST_SERVER_ERRNO = 1000
  */
 export function describeConnectionFault(error: unknown, mysqlUrl: string, setting = 'MYSQL_URL'): string {
   const { errno = 0, code, name, message } = error as NodeJS.ErrnoException
-  const { user, database, socketPath, host, port } = driverOptions(mysqlUrl)
+  const { user, database, socketPath, host, port, ssl } = parseMysqlUrl(mysqlUrl)
   const where = socketPath ?? `${host}:${port}`
+  if (errno === ER_SECURE_TRANSPORT_REQUIRED) {
+    return `the database at ${where} takes TLS only: add ?ssl-mode=VERIFY_IDENTITY (or VERIFY_CA, or REQUIRED) to ${setting}`
+  }
   if (ACCESS_DENIED.includes(errno)) {
-    return `the database at ${where} refuses the user ${user}: correct the user or the password in ${setting}`
+    // MariaDB says the same where it takes TLS only.
+    const tls = ssl || socketPath ? '' : ', or add ?ssl-mode=VERIFY_IDENTITY to it if the server takes TLS only'
+    return `the database at ${where} refuses the user ${user}: correct the user or the password in ${setting}${tls}`
   }
   if (errno === ER_ACCESS_DENIED_TO_DATABASE) {
     return `the user ${user} may not use or create the database ${database} at ${where}: have it created and granted by its administrator`
   }
   if (errno === ER_BAD_DATABASE) {
     return `there is no database ${database} at ${where}: run make migrate, or correct ${setting}`
+  }
+  if (code === 'HANDSHAKE_NO_SSL_SUPPORT') {
+    return `the database at ${where} offers no TLS: give it a certificate, or take ssl-mode out of ${setting}`
+  }
+  if (code === 'HANDSHAKE_SSL_ERROR') {
+    return `the database at ${where} is not trusted (${message.split(';')[0]}): name its authority's file as ssl-ca in ${setting}, or correct its certificate`
   }
   const what = code ?? (errno || (name === 'Error' ? message : name))
   if (errno >= FIRST_SERVER_ERRNO)

@@ -7,6 +7,7 @@ import { monotonicMs } from '../src/clock.ts'
 import { unavailable } from '../src/errors.ts'
 import { createBatchPool, ServerClockMoved, type BatchPool } from './batch.ts'
 import { requireTimeToCommit, runBefore, tooLate } from './deadline.ts'
+import { parseMysqlUrl } from './mysql-url.ts'
 import { endWhenSilent, type DriverConnection } from './silent-connection.ts'
 
 /** Deadlock: the server rolled the whole transaction back. Also a cluster's answer to COMMIT. */
@@ -32,24 +33,6 @@ export interface Database {
   /** The database's UTC time in milliseconds. */
   readTimeMs(): Promise<number>
   close(): Promise<void>
-}
-
-/**
- * Reads `mysql://user:password@host:port/database`; a private server is reached by `?socketPath=/path` instead of a port.
- * @throws when it is not such a URL
- */
-export function parseMysqlUrl(text: string): ConnectionOptions {
-  const url = new URL(text)
-  if (url.protocol !== 'mysql:' && url.protocol !== 'mariadb:') throw new Error('it must begin with mysql://')
-  const database = decodeURIComponent(url.pathname.slice(1))
-  if (!database) throw new Error('it names no database: end it with /<database>')
-  const socketPath = url.searchParams.get('socketPath')
-  return {
-    ...(socketPath ? { socketPath } : { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 3306) }),
-    user: decodeURIComponent(url.username || 'root'),
-    password: decodeURIComponent(url.password),
-    database,
-  }
 }
 
 /** What every connection has in common: UTC, exact bytes, numbers for decimals, no silent truncation. */
@@ -222,7 +205,7 @@ const SERVER_ERRNOS = new Set([
 const CONNECTION_CODES = new Set([
   'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'PROTOCOL_CONNECTION_LOST',
   'ENETDOWN', 'ECONNABORTED', 'EADDRNOTAVAIL', 'EMFILE', 'ENFILE', 'PROTOCOL_SEQUENCE_TIMEOUT', 'ER_SERVER_SHUTDOWN',
-  'ER_CON_COUNT_ERROR', 'POOL_CLOSED',
+  'ER_CON_COUNT_ERROR', 'POOL_CLOSED', 'HANDSHAKE_SSL_ERROR', 'HANDSHAKE_NO_SSL_SUPPORT',
   // The name of its host, as long as a container that bears it is started anew.
   'ENOTFOUND', 'EAI_AGAIN',
 ]) // prettier-ignore

@@ -24,6 +24,8 @@ export interface LocalDatabaseOptions {
   binlog?: boolean
   /** Ends a server that outlived its starter. Only for a caller who knows that the starter is dead; others are refused. */
   endSurvivor?: boolean
+  /** Put behind ours, which they override. */
+  serverArgs?: string[]
   onProgress?: (line: string) => void
 }
 
@@ -75,7 +77,10 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
   const log = openSync(logFile, 'a')
   const child = spawnTied(
     server.path,
-    serverArguments(server, folder, socketPath, { redoLogMb, bufferPoolMb, binlog }),
+    [
+      ...serverArguments(server, folder, socketPath, { redoLogMb, bufferPoolMb, binlog }),
+      ...(options.serverArgs ?? []),
+    ],
     {
       stdio: ['ignore', log, log],
       env: environmentOf(server, dataDir),

@@ -3,6 +3,7 @@
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { mysqlTlsFaults } from '../db/mysql-url.ts'
 
 /** A year. A date that no column can hold would leave the attempt before it unrecorded. */
 const LONGEST_WAIT_SECONDS = 31_536_000
@@ -55,10 +56,12 @@ function isCertificate(pem: string): boolean {
 
 /** Of a URL that begins as it must. The value itself is never repeated: it may hold a password. */
 export function mysqlUrlFaults(name: string, value: string): string[] {
-  const { username, password, pathname } = new URL(value)
+  const url = new URL(value)
+  const { username, password, pathname } = url
   return [
     ...(pathname.length > 1 ? [] : [`${name} names no database: end it with /<database>`]),
     ...([username, password, pathname].every(isDecodable) ? [] : [`${name} has a % that begins no code: write %25`]),
+    ...mysqlTlsFaults(name, url, caFileFaults),
   ]
 }
 

@@ -81,6 +81,34 @@ test.each(['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL'])(
   },
 )
 
+test('TLS to the database that is not understood is refused, and nothing that has to do with it is passed over', () => {
+  const of = (end: string, host = 'db.internal') => faultsOf({ MYSQL_URL: `mysql://lis:secret@${host}/lis${end}` })
+  const caFile = new URL('support/tls.ts', import.meta.url).pathname
+  expect(of('?ssl-mode=VERIFY_IDENTITY')).toEqual([])
+  expect(of('?ssl-mode=disabled&charset=utf8mb4')).toEqual([])
+  expect(of('?ssl-mode=PREFERRED')).toEqual([
+    'MYSQL_URL: ssl-mode must be one of DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY',
+  ])
+  for (const key of ['ssl', 'useSSL', 'sslmode', 'tls', 'require_secure_transport']) {
+    expect(of(`?${key}=true`)).toEqual([
+      `MYSQL_URL has ${key}, which is not known: write ssl-mode and, if need be, ssl-ca`,
+    ])
+  }
+  for (const [end, host] of [
+    ['', '10.0.0.7'],
+    ['', '[fd00::7]'],
+    ['&socketPath=/run/mysqld.sock', 'localhost'],
+  ] as const) {
+    expect(of(`?ssl-mode=VERIFY_IDENTITY${end}`, host)).toEqual([
+      "MYSQL_URL: VERIFY_IDENTITY needs the server's name instead of its address; VERIFY_CA does without",
+    ])
+  }
+  expect(of('?ssl-ca=/nowhere/ca.pem')).toEqual(['MYSQL_URL: ssl-ca: there is no file /nowhere/ca.pem'])
+  expect(of(`?ssl-ca=${encodeURIComponent(caFile)}`)).toEqual([
+    `MYSQL_URL: ssl-ca: ${caFile} has no certificate: name a PEM file (-----BEGIN CERTIFICATE-----)`,
+  ])
+})
+
 test('PUBLIC_BASE_URL may have a path, and no query or fragment', () => {
   const read = (url: string) => readConfig({ ...BASE, PUBLIC_BASE_URL: url }).publicBaseUrl
   expect(read('https://lis.example.com/x/')).toBe('https://lis.example.com/x')

@@ -8,7 +8,8 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createConnection, type RowDataPacket } from 'mysql2/promise'
-import { driverOptions, parseMysqlUrl } from '../../db/connection.ts'
+import { driverOptions } from '../../db/connection.ts'
+import { parseMysqlUrl } from '../../db/mysql-url.ts'
 import type { DatabaseTools } from '../database-tools.ts'
 
 /** As in the README. `--master-data=2` writes the position of the binary log into the dump, as a comment. */

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type NetConnectOpts, type Socket } from 'node:net'
-import { parseMysqlUrl } from '../../db/connection.ts'
+import { parseMysqlUrl } from '../../db/mysql-url.ts'
 import { AnswerReader, PacketReader, queryText, withText, type Packet } from './mysql-answer.ts'
 
 /**
