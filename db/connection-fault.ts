@@ -8,15 +8,21 @@ const ER_ACCESS_DENIED_TO_DATABASE = 1044
 const ACCESS_DENIED = [1045, 1698]
 const ER_BAD_DATABASE = 1049
 const ER_SECURE_TRANSPORT_REQUIRED = 3159
+/** On a table, on a column, and of the whole server. */
+const RIGHT_MISSING = [1142, 1143, 1227]
 /** What the server answers has a number from here on; the operating system's are below, or negative. */
 const FIRST_SERVER_ERRNO = 1000
+
+export function isRightMissing(error: unknown): boolean {
+  return RIGHT_MISSING.includes((error as NodeJS.ErrnoException).errno ?? 0)
+}
 
 /**
  * @param setting where the URL comes from
  * @param error what the attempt to use it has thrown
  */
 export function describeConnectionFault(error: unknown, mysqlUrl: string, setting = 'MYSQL_URL'): string {
-  const { errno = 0, code, name, message } = error as NodeJS.ErrnoException
+  const { errno = 0, code, name, message, sqlMessage } = error as NodeJS.ErrnoException & { sqlMessage?: string }
   const { user, database, socketPath, host, port, ssl } = parseMysqlUrl(mysqlUrl)
   const where = socketPath ?? `${host}:${port}`
   if (errno === ER_SECURE_TRANSPORT_REQUIRED) {
@@ -32,6 +38,9 @@ export function describeConnectionFault(error: unknown, mysqlUrl: string, settin
   }
   if (errno === ER_BAD_DATABASE) {
     return `there is no database ${database} at ${where}: run make migrate, or correct ${setting}`
+  }
+  if (isRightMissing(error)) {
+    return `the user ${user} lacks a right on the database ${database} at ${where} (${sqlMessage}): have it granted, as the README lists them, or correct ${setting}`
   }
   if (code === 'HANDSHAKE_NO_SSL_SUPPORT') {
     return `the database at ${where} offers no TLS: give it a certificate, or take ssl-mode out of ${setting}`

@@ -7,7 +7,7 @@ import { escapeId } from 'mysql2'
 import { createConnection } from 'mysql2/promise'
 import { monotonicMs } from '../src/clock.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { describeConnectionFault } from './connection-fault.ts'
+import { describeConnectionFault, isRightMissing } from './connection-fault.ts'
 import { driverOptions, isRetriable, SESSION_STATEMENTS } from './connection.ts'
 import { listMigrationNames, MIGRATIONS } from './knexfile.ts'
 import { takeMigrationGuard } from './migration-guard.ts'
@@ -25,15 +25,18 @@ const TABLE_LOCK_BUDGET_MS = 120_000
 /**
  * Creates the database if it is missing, and applies what is not yet applied.
  * @param onProgress told in plain words what is done; at most one line a second
+ * @param setting where the URL comes from
  * @returns the number of migrations applied by this call
- * @throws MigrationFault when the database can't be reached, is too old, or its schema is newer than this code
+ * @throws MigrationFault when the database can't be reached, is too old, its schema is newer than this code, or the user
+ * may not change it
  */
 export async function migrate(
   mysqlUrl: string,
   log: Logger,
   onProgress: (line: string) => void = () => {},
+  setting?: string,
 ): Promise<number> {
-  await makeSureDatabaseExists(mysqlUrl, onProgress)
+  await makeSureDatabaseExists(mysqlUrl, onProgress, setting)
   const knex = connect(mysqlUrl)
   try {
     await refuseOldServer(knex)
@@ -48,6 +51,8 @@ export async function migrate(
     } finally {
       await guard.release()
     }
+  } catch (error) {
+    throw isRightMissing(error) ? new MigrationFault(describeConnectionFault(error, mysqlUrl, setting)) : error
   } finally {
     await knex.destroy()
   }
@@ -179,14 +184,18 @@ export function serverFault(version: string): string | undefined {
   return `the database server is ${isMariaDb ? 'MariaDB' : 'MySQL'} ${version}: MySQL 8.0 or later, or MariaDB 10.6 or later, is needed`
 }
 
-async function makeSureDatabaseExists(mysqlUrl: string, onProgress: (line: string) => void): Promise<void> {
+async function makeSureDatabaseExists(
+  mysqlUrl: string,
+  onProgress: (line: string) => void,
+  setting?: string,
+): Promise<void> {
   const options = driverOptions(mysqlUrl)
   try {
     await (await createConnection(options)).end()
     return
   } catch (error) {
     if ((error as { errno?: number }).errno !== ER_BAD_DATABASE)
-      throw new MigrationFault(describeConnectionFault(error, mysqlUrl))
+      throw new MigrationFault(describeConnectionFault(error, mysqlUrl, setting))
   }
   try {
     const connection = await createConnection({ ...options, database: undefined })
@@ -200,6 +209,6 @@ async function makeSureDatabaseExists(mysqlUrl: string, onProgress: (line: strin
       await connection.end()
     }
   } catch (error) {
-    throw new MigrationFault(describeConnectionFault(error, mysqlUrl))
+    throw new MigrationFault(describeConnectionFault(error, mysqlUrl, setting))
   }
 }

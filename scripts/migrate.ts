@@ -2,7 +2,7 @@
  * `make migrate`: brings the schema up to this version and exits.
  */
 import { migrate, MigrationFault } from '../db/migrate.ts'
-import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
+import { ConfigError, loadEnvFile, migrateSetting, readConfig } from '../src/config.ts'
 import { createLogger } from '../src/logger.ts'
 
 async function main(): Promise<void> {
@@ -10,7 +10,8 @@ async function main(): Promise<void> {
   const config = readConfig()
   const say = (line: string) => console.log(`migrate: ${line}`)
   try {
-    const applied = await migrate(config.mysqlMigrateUrl, createLogger('migrate', config.logLevel), say)
+    const log = createLogger('migrate', config.logLevel)
+    const applied = await migrate(config.mysqlMigrateUrl, log, say, migrateSetting(config))
     say(applied === 0 ? 'the schema is up to date' : `done, ${applied} applied`)
   } catch (error) {
     if (error instanceof MigrationFault && config.privateDatabase) {

@@ -8,7 +8,7 @@ import { connectDatabase } from '../db/connection.ts'
 import { migrate, MigrationFault } from '../db/migrate.ts'
 import type { DemoData } from '../db/seeds/demo-data.ts'
 import { processClock } from '../src/clock.ts'
-import { ConfigError, loadEnvFile, readConfig, type Config } from '../src/config.ts'
+import { ConfigError, loadEnvFile, migrateSetting, readConfig, type Config } from '../src/config.ts'
 import { createLogger } from '../src/logger.ts'
 import { onStopRequest } from '../src/stop-request.ts'
 import { prepareDemoData, writeDemoFile } from './demo-file.ts'
@@ -95,7 +95,8 @@ async function startAll(config: Config, run: Run): Promise<void> {
     const database = await superviseLocalDatabase(dataDir, say, run.fail)
     run.cleanups.push(database.stop)
   }
-  await run.unlessStopped(migrate(config.mysqlMigrateUrl, createLogger('migrate', 'warn'), say))
+  const log = createLogger('migrate', 'warn')
+  await run.unlessStopped(migrate(config.mysqlMigrateUrl, log, say, migrateSetting(config)))
   const demoData = config.production ? undefined : await run.unlessStopped(loadDemo(config))
   await startServices(config, run, lock.addChild, demoData, reference)
 }

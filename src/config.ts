@@ -268,6 +268,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   return config
 }
 
+/** Which setting the migrations' URL comes from. */
+export function migrateSetting({ mysqlUrl, mysqlMigrateUrl }: Config): string {
+  return mysqlMigrateUrl === mysqlUrl ? 'MYSQL_URL' : 'MYSQL_MIGRATE_URL'
+}
+
 /** What the API and the daemon listen on. */
 export function portsOf(config: Config): NamedPort[] {
   const { host, metricsHost, daemonHost } = config

@@ -1,13 +1,14 @@
 /**
- * A database that is reached over a network that others see: `ssl-mode` and `ssl-ca` of the URL, against a real server that
- * takes nothing but TLS, and one that has none.
+ * Who may reach a database, and how: `ssl-mode` and `ssl-ca` of the URL against a real server that takes nothing but TLS, and
+ * one that has none; a user with too few rights.
  */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createConnection } from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { connectDatabase } from '../../db/connection.ts'
-import { migrate } from '../../db/migrate.ts'
+import { connectDatabase, driverOptions } from '../../db/connection.ts'
+import { migrate, MigrationFault } from '../../db/migrate.ts'
 import { startLocalDatabase, type LocalDatabase } from '../../scripts/local-database.ts'
 import { createLogger } from '../../src/logger.ts'
 import { freePort } from '../support/free-port.ts'
@@ -105,4 +106,23 @@ test('a server without TLS is not spoken to where TLS is asked for', async () =>
     `the database at localhost:${plainPort} offers no TLS: give it a certificate, or take ssl-mode out of MYSQL_URL`,
   )
   expect(await migrate(`mysql://root@localhost:${plainPort}/lis?ssl-mode=DISABLED`, log)).toBeGreaterThan(0)
+})
+
+test('a user who may not change the schema is told what is missing, by the setting that names it', async () => {
+  const { mysqlUrl } = plain
+  await migrate(mysqlUrl, log)
+  const root = await createConnection(driverOptions(mysqlUrl))
+  await root.query("CREATE USER reader@localhost IDENTIFIED BY 'secret'")
+  await root.query('GRANT SELECT, INSERT, UPDATE, DELETE ON lis.* TO reader@localhost')
+  const url = mysqlUrl.replace('//root@', '//reader:secret@')
+  // Where nothing is to be done nothing is needed.
+  expect(await migrate(url, log, () => {}, 'MYSQL_MIGRATE_URL')).toBe(0)
+
+  await root.query('DELETE FROM schema_migrations ORDER BY id DESC LIMIT 1')
+  await root.end()
+  const fault = await migrate(url, log, () => {}, 'MYSQL_MIGRATE_URL').catch((error) => error)
+  expect(fault).toBeInstanceOf(MigrationFault)
+  expect(fault.message).toMatch(
+    /^the user reader lacks a right on the database lis at \S+ \(\w+ command denied to user .+\): have it granted, as the README lists them, or correct MYSQL_MIGRATE_URL$/,
+  )
 })
