@@ -64,7 +64,8 @@ export class Lane {
   #stale: boolean
   #reading = false
   #stopping = false
-  #lost = false
+  /** It has been told how its run ended: whoever owns the lane next may be sending already. */
+  #over = false
   #finish: (outcome: 'dry' | 'lost' | 'stopped') => void = () => {}
 
   constructor(deps: LaneDeps, { token, state, readAtMs, head }: TakenLane, settings: DeliverySettings) {
@@ -91,13 +92,14 @@ export class Lane {
 
   /** It may be given back at any moment. */
   get isLeaving(): boolean {
-    return this.#lost || this.#stopping || (this.#idle() && this.#listened(LISTEN_MS - LEAVING_MS))
+    return this.#over || this.#stopping || (this.#idle() && this.#listened(LISTEN_MS - LEAVING_MS))
   }
 
   /** Runs until nothing is due, the lane is lost, or `stop` was called and everything in flight is recorded. */
   run(): Promise<'dry' | 'lost' | 'stopped'> {
     return new Promise((resolve) => {
       this.#finish = (outcome) => {
+        this.#over = true
         this.#deps.gates.forget(this)
         this.#backlog.drop()
         resolve(outcome)
@@ -121,9 +123,7 @@ export class Lane {
 
   /** Another daemon may own the lane now. What is in flight ends by itself; its results will be dropped. */
   lose(): void {
-    if (this.#lost) return
-    this.#lost = true
-    this.#finish('lost')
+    if (!this.#over) this.#finish('lost')
   }
 
   /** @param atMs monotonic time at which the query that read it was sent */
@@ -152,7 +152,7 @@ export class Lane {
 
   /** Called four times a second, also while the database does not answer. */
   tick(): void {
-    if (this.#lost) return
+    if (this.#over) return
     this.#chooseGate()
     const isOver = this.#idle() && this.#listened()
     if (!isOver && this.#backlog.isHeadDue) this.#backlog.wake()
@@ -192,7 +192,7 @@ export class Lane {
 
   /** Starts what may start, reads what may be read, and ends the run when nothing is left. */
   pump(): void {
-    if (this.#lost) return
+    if (this.#over) return
     while (this.#mayStart()) this.#start(this.#backlog.take())
     if (this.#inFlight.size === 0 && !this.#backlog.next) this.#deps.gates.rest(this)
     if (this.#stopping) {
@@ -255,12 +255,12 @@ export class Lane {
       outcome.ok && outcome.durationMs < SLOW_AFTER_MS
         ? Math.min(this.#window * 2, this.#deps.maxInFlight)
         : FIRST_WINDOW
-    this.#deps.gates.leave(this.#gate, this, this.#backlog.next !== undefined && !this.#stopping && !this.#lost)
+    this.#deps.gates.leave(this.#gate, this, this.#backlog.next !== undefined && !this.#stopping && !this.#over)
     const result = attemptResult(this.#token, entry.delivery, entry.startedAt, outcome, this.#deps.clock)
     this.#deps.attempted(result)
     // Recorded even when the lane was lost: the write is fenced by the token and drops it there.
     this.#deps.record(result)
-    if (this.#lost) return
+    if (this.#over) return
     this.#chooseGate()
     this.pump()
   }

@@ -243,13 +243,10 @@ export class Lanes {
     if (!settings || this.#stopping) return 'stopped'
     const lane = new Lane(this.#laneDeps, taken, settings)
     this.#lanes.set(webhookId, lane)
-    try {
-      const outcome = await lane.run()
-      if (outcome === 'dry' && lane.eager) await clearEager(this.#options.database.knex, webhookId, token)
-      return outcome
-    } finally {
-      this.#lanes.delete(webhookId)
-    }
+    const outcome = await lane.run()
+    this.#lanes.delete(webhookId)
+    if (outcome === 'dry' && lane.eager) await clearEager(this.#options.database.knex, webhookId, token)
+    return outcome
   }
 
   /** Undefined: broken, which is said, and its lane is left alone for a while. */

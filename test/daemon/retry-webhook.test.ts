@@ -205,3 +205,43 @@ test('a lane that is given back after a recovery that it has not seen is due at 
   await db.database.batch.transaction((send) => settleLanes(send, [id], daemon.token, [COMMIT]))
   expect(await isDue()).toBe(false)
 })
+
+test('a lane that has run dry after a recovery sends nothing more while it is given back', async () => {
+  const { world, db, receiver, lanes } = jobs
+  const { knex } = db.database
+  const { id } = await world.webhook({ endpoint: `${receiver.url}/dry` })
+  const daemon = new HandDaemon(world)
+  for (let n = 0; n < 3; n++) await world.event()
+  await daemon.route()
+  expect(await daemon.take(id)).toBe(true)
+  const [failed, , late] = await daemon.waiting(id)
+  await daemon.record([{ copy: failed!, ok: false }])
+  await knex('delivery_queue')
+    .where({ webhook_id: id, event_id: failed!.eventId })
+    .update({ due_at: inMinutes(10) })
+  const ofLate = { webhook_id: id, event_id: late!.eventId }
+  const row = await knex('delivery_queue').where(ofLate).first()
+  await knex('delivery_queue').where(ofLate).delete()
+  await knex('lanes').where({ webhook_id: id }).update({ owner: null })
+  const requestsTo = () => receiver.requests.filter(({ path }) => path === '/dry').length
+
+  const running = retryWebhook(lanes)(id)
+  await expect.poll(requestsTo, { timeout: 5000 }).toBe(2)
+  const waitsForTheLane = async () => {
+    const [processes] = await knex.raw('SHOW FULL PROCESSLIST')
+    return processes.some(({ Info }: { Info: string | null }) => Info?.startsWith('update `lanes` set `eager_until`'))
+  }
+  // Its last statement waits for the row; meanwhile something comes in.
+  await knex.transaction(async (trx) => {
+    await trx('lanes').where({ webhook_id: id }).forUpdate().first('webhook_id')
+    await expect.poll(waitsForTheLane, { timeout: 5000, interval: 10 }).toBe(true)
+    await knex('delivery_queue').insert(row)
+    expect(lanes.nudge([id])).toEqual([id])
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(requestsTo()).toBe(2)
+  })
+  await running
+  await retryWebhook(lanes)(id)
+  expect(requestsTo()).toBe(3)
+  expect(await daemon.waiting(id)).toEqual([])
+})
