@@ -183,7 +183,10 @@ export async function startDaemon({
     mongodbUrl: config.mongodbUrl,
     laneJobs: { 'deliver-webhook': deliverWebhook(lanes), 'retry-webhook': retryWebhook(lanes) },
     clockJobs: {
-      'check-webhook-health': checkWebhookHealth({ database, clock, log, limits: config }),
+      'check-webhook-health': checkWebhookHealth({
+        ...{ database, clock, log, limits: config },
+        onWarned: () => void mails.run().catch((error) => log.warn('mails.failed', errorFields(error))),
+      }),
       'follow-clock': followClock({ database, clock, log }),
       'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),
       'recover-deliveries': recoverDeliveries({ database, clock, log, stopping: () => draining }),

@@ -9,13 +9,15 @@ export interface CheckWebhookHealthDeps {
   clock: Clock
   log: Logger
   limits: HealthLimits
+  /** Told after the commit, where there are mails to send. */
+  onWarned: () => void
 }
 
 /** The warning by the clock, for a failing webhook to which no attempt was made in time. It deletes nobody. */
-export function checkWebhookHealth({ database, clock, log, limits }: CheckWebhookHealthDeps): () => Promise<void> {
+export function checkWebhookHealth({ database, clock, log, limits, onWarned }: CheckWebhookHealthDeps): () => Promise<void> {
   return async () => {
-    for (const webhookId of await warnByClock(database, clock.now(), limits)) {
-      log.info('webhook.health_changed', { webhookId, state: 'warned' })
-    }
+    const warned = await warnByClock(database, clock.now(), limits)
+    for (const webhookId of warned) log.info('webhook.health_changed', { webhookId, state: 'warned' })
+    if (warned.length > 0) onWarned()
   }
 }

@@ -3,7 +3,7 @@ import { failingWebhooks } from '../support/failing-webhooks.ts'
 
 const own = failingWebhooks()
 
-test('the minute’s check warns at 23 hours when no attempt did, once, also when several daemons check at once', async () => {
+test('the check by the clock warns at 23 hours when no attempt did, once, also when several daemons check at once', async () => {
   const webhook = await own.failingFor(23)
   await Promise.all([own.check(), own.check(), own.check()])
   await own.check()
@@ -13,7 +13,15 @@ test('the minute’s check warns at 23 hours when no attempt did, once, also whe
   expect(await own.webhookRow(webhook.id)).toMatchObject({ state: 'active' })
 })
 
-test('the minute’s check warns nobody before, and deletes nobody ever', async () => {
+test('mails are sent as soon as there is a warning, and nobody is woken where there is none', async () => {
+  await own.failingFor(23)
+  let told = 0
+  await own.check(() => (told += 1))
+  await own.check(() => (told += 1))
+  expect(told).toBe(1)
+})
+
+test('the check by the clock warns nobody before, and deletes nobody ever', async () => {
   const early = await own.failingFor(22.99)
   const late = await own.failingFor(100)
   await own.check()
@@ -22,7 +30,7 @@ test('the minute’s check warns nobody before, and deletes nobody ever', async 
   expect(await own.webhookRow(late.id)).toMatchObject({ state: 'active' })
 })
 
-test('the minute’s check warns all who have failed for so long, however many they are', async () => {
+test('the check by the clock warns all who have failed for so long, however many they are', async () => {
   const failing = await Promise.all(Array.from({ length: 220 }, () => own.failingFor(23)))
   await own.check()
   expect(await own.knex()('mails').where({ kind: 'warning' }).pluck('webhook_id').then((ids) => ids.sort())).toEqual(failing.map(({ id }) => id).sort()) // prettier-ignore

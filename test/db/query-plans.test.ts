@@ -88,7 +88,7 @@ async function deliverEverything(): Promise<void> {
   await daemon.stop()
   const log = createLogger('daemon', 'silent')
   const limits = { warnAfterSeconds: 0, warnByClockSeconds: 0, deleteAfterSeconds: 0, minWarningLeadSeconds: 0 }
-  await checkWebhookHealth({ database: app.database, clock, log, limits })()
+  await checkWebhookHealth({ database: app.database, clock, log, limits, onWarned: () => {} })()
   const settings = { payloadRetentionDays: -1, logRetentionDays: -1 }
   await purgeExpired({ database: app.database, clock, log, settings, stopping: () => false })()
 }

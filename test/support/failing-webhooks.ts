@@ -41,10 +41,16 @@ export class FailingWebhooks {
     return webhook
   }
 
-  /** The minute's job, once. */
-  check(): Promise<void> {
+  /** The clock's job, once. */
+  check(onWarned = () => {}): Promise<void> {
     const { world } = this
-    return checkWebhookHealth({ database: this.db.database, clock: world.clock, log, limits: world.config() })()
+    return checkWebhookHealth({
+      database: this.db.database,
+      clock: world.clock,
+      log,
+      limits: world.config(),
+      onWarned,
+    })()
   }
 }
 
