@@ -27,13 +27,19 @@ export async function prepareDemoData(database: Database, dataDir: string): Prom
   }
 }
 
+export interface DemoAddresses {
+  baseUrl: string
+  /** Only where this machine has the operator API at another address. */
+  operatorUrl?: string
+}
+
 /** Written aside and renamed: a reader sees the old file or the new one. @returns its path */
-export function writeDemoFile(dataDir: string, baseUrl: string, data: DemoData): string {
+export function writeDemoFile(dataDir: string, addresses: DemoAddresses, data: DemoData): string {
   const file = join(dataDir, 'demo.json')
   const draft = `${file}.${process.pid}`
   // Secrets of accounts without anybody's data, yet nobody else's business on a shared machine.
   const descriptor = openSync(draft, 'w', 0o600)
-  writeFileSync(descriptor, `${JSON.stringify({ baseUrl, ...data }, null, 2)}\n`)
+  writeFileSync(descriptor, `${JSON.stringify({ ...addresses, ...data }, null, 2)}\n`)
   fsyncSync(descriptor)
   closeSync(descriptor)
   renameSync(draft, file)

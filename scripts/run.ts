@@ -140,7 +140,11 @@ async function startServices(
   }
   await run.unlessStopped(reference)
   const baseUrl = config.publicBaseUrl ?? apiUrl
-  const demo = demoData ? ` demo=${writeDemoFile(config.dataDir, baseUrl, demoData)}` : ''
+  // An OPERATOR_PORT of 0 is known to the API alone.
+  const operatorUrl =
+    config.operatorPort === undefined ? apiUrl : config.operatorPort && urlOf(config.host, config.operatorPort)
+  const addresses = operatorUrl && operatorUrl !== baseUrl ? { baseUrl, operatorUrl } : { baseUrl }
+  const demo = demoData ? ` demo=${writeDemoFile(config.dataDir, addresses, demoData)}` : ''
   console.log(`ready: ${baseUrl} daemon=${daemonUrl}${demo} logs=${logs}`)
 }
 

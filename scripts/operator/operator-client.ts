@@ -33,7 +33,9 @@ export function createOperatorClient(options: {
   url?: string | undefined
   keyFile?: string | undefined
 }): OperatorClient {
-  const address = options.url || process.env.OPERATOR_URL || demo()?.baseUrl || 'http://127.0.0.1:8080'
+  const known = demo()
+  const address =
+    options.url || process.env.OPERATOR_URL || known?.operatorUrl || known?.baseUrl || 'http://127.0.0.1:8080'
   const baseUrl = address.replace(/(?<!\/)\/+$/, '')
   if (!/^https?:\/\//.test(baseUrl) || !URL.canParse(baseUrl))
     throw new UsageFault('--url must be a URL that begins with http')
@@ -103,7 +105,7 @@ export function readBytes(file: string): Buffer {
 }
 
 /** What `make run` wrote, where it did. */
-function demo(): { baseUrl: string; operatorKey: string } | undefined {
+function demo(): { baseUrl: string; operatorUrl?: string; operatorKey: string } | undefined {
   try {
     return JSON.parse(readFileSync(join(process.env.DATA_DIR || '.data', 'demo.json'), 'utf8'))
   } catch {

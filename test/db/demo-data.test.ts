@@ -32,7 +32,7 @@ afterAll(async () => {
 
 /** As a start of `make run` does. */
 async function start(baseUrl = 'http://127.0.0.1:8080') {
-  const file = writeDemoFile(dataDir, baseUrl, await prepareDemoData(db.database, dataDir))
+  const file = writeDemoFile(dataDir, { baseUrl }, await prepareDemoData(db.database, dataDir))
   return JSON.parse(readFileSync(file, 'utf8'))
 }
 

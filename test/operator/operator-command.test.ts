@@ -145,6 +145,12 @@ describe('an operation of the contract is a command', () => {
       run(['get-lab', '--labID', lab.id, '--key-file', keyFile], { OPERATOR_KEY: 'wrong' }),
     ])
     expect(answers.map(({ out }) => JSON.parse(out).labID)).toEqual([lab.id, lab.id])
+
+    // Where operators have a port of their own, or a proxy is in front.
+    const operatorUrl = `http://127.0.0.1:${app.port}`
+    file('.data/demo.json', JSON.stringify({ baseUrl: 'http://127.0.0.1:1', operatorUrl, operatorKey: key }))
+    const answer = await run(['get-lab', '--labID', lab.id], { OPERATOR_URL: '', OPERATOR_KEY: '' })
+    expect(JSON.parse(answer.out).labID).toBe(lab.id)
   })
 
   test('that explains itself', async () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { findByArgument, identify, isAlive, type ProcessIdentity } from '../../scripts/processes.ts'
+import { freePort } from '../support/free-port.ts'
 
 const SCRIPT = join(import.meta.dirname, '..', '..', 'scripts', 'run.ts')
 const dataDir = mkdtempSync(join(tmpdir(), 'lis-run-'))
@@ -84,9 +85,17 @@ test('everything serves when the ready line is printed; SIGTERM leaves nothing r
   expect(existsSync(join(dataDir, 'mysql.sock'))).toBe(false)
   expect(existsSync(join(dataDir, 'run.json'))).toBe(false)
 
-  const second = run()
+  expect(demo()).not.toHaveProperty('operatorUrl')
+
+  const operatorPort = await freePort()
+  const second = run({ OPERATOR_PORT: String(operatorPort) })
   await second.ready
   expect(demo().partyScoped).toEqual(partyScoped)
+  expect(demo().operatorUrl).toBe(`http://127.0.0.1:${operatorPort}`)
+  const accounts = await fetch(`${demo().operatorUrl}/operator/accounts`, {
+    headers: { authorization: `Bearer ${demo().operatorKey}` },
+  })
+  expect(accounts.status).toBe(200)
   const token = await fetch(`${demo().baseUrl}/client/auth/token`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
