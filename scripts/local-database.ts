@@ -1,12 +1,12 @@
 /**
  * A private MariaDB under a data folder: nothing to configure, no port, gone with the one who started it.
  */
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import {
   chmodSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync, statfsSync, statSync,
   writeFileSync,
 } from 'node:fs' // prettier-ignore
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { createConnection } from 'mysql2/promise'
 import { driverOptions, isConnectionFault } from '../db/connection.ts'
 import { monotonicMs } from '../src/clock.ts'
@@ -102,7 +102,9 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
     await untilItAnswers(mysqlUrl, child, ended, logFile, onProgress)
     // The root user has no password: only the owner of the data folder may reach it.
     chmodSync(socketPath, 0o600)
-    writeFileSync(versionFile(dataDir), `${server.version}\n`)
+    const draft = `${versionFile(dataDir)}.${process.pid}`
+    writeFileSync(draft, `${server.version}\n`)
+    renameSync(draft, versionFile(dataDir))
   } catch (error) {
     await stop()
     throw error
@@ -119,6 +121,8 @@ function versionFile(dataDir: string): string {
 function refuseNewerData(file: string, server: ServerProgram): void {
   if (!existsSync(file)) return
   const last = readFileSync(file, 'utf8').trim()
+  // Cut off where the disk was full, or the power gone: the server itself has to say.
+  if (!/^\d+\.\d+/.test(last)) return
   const [usedBy, serves] = [last, server.version].map((version) => ({
     isMariaDb: /mariadb/i.test(version),
     number: Number(
@@ -244,7 +248,9 @@ async function initialise(server: ServerProgram, folder: string, logFile: string
     : [server.path, ['--initialize-insecure']]
   if (!program) throw new StartFault('mariadb-install-db is missing: install MariaDB as a whole, or set MYSQL_URL')
   const log = openSync(logFile, 'a')
-  const child = spawn(program, ['--no-defaults', ...asRoot(), `--datadir=${draft}`, ...args], {
+  // By its name alone: MariaDB's script splits a path with spaces where it makes the folder its user's.
+  const child = spawnTied(program, ['--no-defaults', ...asRoot(), `--datadir=./${basename(draft)}`, ...args], {
+    cwd: dirname(draft),
     stdio: ['ignore', log, log],
     env: environmentOf(server, dirname(folder)),
   })

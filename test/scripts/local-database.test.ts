@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
@@ -49,6 +49,20 @@ test('a stopped server is gone with its socket, and the next start keeps the dat
   await database.stop()
   expect(await database.ended).toBe('code 0')
   await expect(query(database.mysqlUrl, 'SELECT 1')).rejects.toThrow(/ENOENT|ECONNREFUSED/)
+})
+
+test('a first start in a folder whose name has spaces serves, whoever starts it', async () => {
+  const dataDir = join(folder, 'a folder', 'of mine')
+  mkdirSync(dataDir, { recursive: true })
+  const database = await start({ dataDir })
+  expect(await query(database.mysqlUrl, 'SELECT 1 AS one')).toEqual([{ one: 1 }])
+})
+
+test('what the last run has noted of its server, and was cut off, keeps no server from starting', async () => {
+  const note = join(folder, 'mysql.version')
+  writeFileSync(note, '')
+  await start()
+  expect(readFileSync(note, 'utf8')).toMatch(/^\d+\.\d+.*\n$/)
 })
 
 test('the server is durable, in UTC, READ COMMITTED, and only its owner reaches it', async () => {
