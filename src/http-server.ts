@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
 import { monotonicMs } from './clock.ts'
 import { toProtocolErrorResponse } from './error-response.ts'
-import { hasBody } from './request-body.ts'
+import { hasBody, mediaTypeOf } from './request-body.ts'
 
 /** A whole head, from its first byte; checked each second. */
 const HEADERS_TIMEOUT_MS = 10_000
@@ -101,14 +101,18 @@ function refuse(socket: Socket, code: string | undefined): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref()
 }
 
-/** Node has one limit for all requests. A body that is late is answered as Node would, or cut where its answer is out. */
+/**
+ * Node has one limit for all requests, which is that of a file. Another body that is late is answered as Node would; one whose
+ * answer is out is cut, a file as well.
+ */
 function limitBody(server: Server, req: IncomingMessage, res: ServerResponse, timeoutMs: number): void {
-  const isFile = req.headers['content-type'] === 'application/pdf' && req.url?.startsWith('/operator/')
-  if (isFile || !hasBody(req)) return
-  const timer = setTimeout(() => {
+  if (!hasBody(req)) return
+  const isFile = mediaTypeOf(req) === 'application/pdf' && req.url?.startsWith('/operator/')
+  const timer = setInterval(() => {
     if (req.complete) return
     if (res.headersSent) req.socket.destroy()
-    else server.emit('clientError', Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), req.socket)
+    else if (!isFile)
+      server.emit('clientError', Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), req.socket)
   }, timeoutMs)
   req.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer))
 }

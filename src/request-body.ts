@@ -48,9 +48,14 @@ function requireJson(request: IncomingMessage): void {
   requireIdentity(request)
 }
 
-/** @throws 415 for another content type, or one with parameters */
+/** Without its parameters, in lower case. */
+export function mediaTypeOf(request: IncomingMessage): string | undefined {
+  return request.headers['content-type']?.split(';')[0]!.trim().toLowerCase()
+}
+
+/** @throws 415 for another content type */
 export function requireMediaType(request: IncomingMessage, mediaType: string): void {
-  if (request.headers['content-type']?.trim().toLowerCase() !== mediaType) {
+  if (mediaTypeOf(request) !== mediaType) {
     throw unsupportedMediaType(`the content type must be ${mediaType}`)
   }
   requireIdentity(request)

@@ -12,6 +12,7 @@ const LONG_ANSWER = Buffer.alloc(64 * 1024 * 1024, 'x')
 const server = createHttpServer(
   (req, res) => {
     req.resume()
+    if (req.url === '/operator/nothing') return void res.end('refused')
     req.on('end', () => res.end(req.url === '/long' ? LONG_ANSWER : 'read to its end'))
   },
   BODY_TIMEOUT_MS,
@@ -44,10 +45,29 @@ test('a body that takes too long is answered 408 in the error shape', async () =
   expect(await sendSlowly('/client/crm/lead/create', 'application/pdf')).toContain('408')
 })
 
-test('the file of a report has longer', async () => {
-  expect(await sendSlowly('/operator/accounts/x/reports/y/upload', 'application/pdf')).toMatch(
-    /^HTTP\/1\.1 200 OK\r\n[^]*read to its end/,
+test.each(['application/pdf', 'Application/PDF', 'application/pdf; charset=binary'])(
+  'the file of a report has longer, as %s',
+  async (contentType) => {
+    expect(await sendSlowly('/operator/accounts/x/reports/y/upload', contentType)).toMatch(
+      /^HTTP\/1\.1 200 OK\r\n[^]*read to its end/,
+    )
+  },
+)
+
+test('what is refused has no longer because it says that it is a file', async () => {
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  socket.on('error', () => {})
+  socket.write(
+    'POST /operator/nothing HTTP/1.1\r\nHost: x\r\nContent-Type: application/pdf\r\nContent-Length: 5000\r\n\r\n',
   )
+  const drip = setInterval(() => socket.write('%'), BODY_TIMEOUT_MS / 4)
+  const closed = once(socket, 'close')
+  const [answer] = await once(socket, 'data')
+  expect(String(answer)).toContain('refused')
+  await closed
+  clearInterval(drip)
+  expect(socket.bytesWritten).toBeLessThan(1000)
 })
 
 const askForLong = async () => {
