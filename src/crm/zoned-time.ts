@@ -115,5 +115,6 @@ export function dayRange(day: string, timeZone: string): { from: Date; to: Date 
   if (!from || !/^\d{4}-\d{2}-\d{2}$/.test(day)) return undefined
   const nextDay = new Date(Date.parse(`${day}T00:00:00Z`) + DAY_MS).toISOString().slice(0, 10)
   const to = parseDateTime(`${nextDay}T00:00:00`, timeZone)
-  return to && { from, to }
+  // After the last day of all there is none.
+  return { from, to: to ?? new Date(LATEST_MS) }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { isTimeZone, localDay, parseDateTime } from '../../src/crm/zoned-time.ts'
+import { dayRange, isTimeZone, localDay, parseDateTime } from '../../src/crm/zoned-time.ts'
 
 const read = (text: string, timeZone: string) => parseDateTime(text, timeZone)?.toISOString()
 
@@ -59,6 +59,13 @@ describe('a day', () => {
   ])('in %s at %s is %s', (zone, instant, day) => {
     expect(localDay(Date.parse(instant), zone)).toBe(day)
   })
+})
+
+test('the last day of all is one, and ends where times end', () => {
+  const last = new Date('9999-12-31T23:59:59.999Z')
+  expect(dayRange('9999-12-31', 'UTC')).toEqual({ from: new Date('9999-12-31T00:00:00Z'), to: last })
+  expect(dayRange('9999-12-31', 'America/New_York')).toEqual({ from: new Date('9999-12-31T05:00:00Z'), to: last })
+  expect(dayRange('9999-12-32', 'UTC')).toBeUndefined()
 })
 
 test('a time zone is one that the platform knows', () => {
