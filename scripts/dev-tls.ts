@@ -68,6 +68,8 @@ function isUsable({ caFile, certificateFile, keyFile }: DevTls, nowMs: number): 
     return (
       certificate.verify(ca.publicKey) &&
       certificate.checkPrivateKey(createPrivateKey(readFileSync(keyFile))) &&
+      // A clock that was set back since may find it too new.
+      certificate.validFromDate.getTime() <= nowMs &&
       certificate.validToDate.getTime() > nowMs + 30 * DAY_MS
     )
   } catch {
