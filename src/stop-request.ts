@@ -10,7 +10,12 @@ const LOOK_EVERY_MS = 300
 
 /** @param onStop may be called more than once */
 export function onStopRequest(onStop: (why: string) => void): void {
-  for (const signal of SIGNALS) process.on(signal, () => onStop(signal))
+  const outlivesTerminal = ignoresHangUp(process.ppid)
+  for (const signal of SIGNALS) {
+    process.on(signal, () => {
+      if (signal !== 'SIGHUP' || !outlivesTerminal) onStop(signal)
+    })
+  }
   watchMake(onStop)
 }
 
@@ -27,6 +32,12 @@ function watchMake(onStop: (why: string) => void): void {
     const blocked = /^SigBlk:\s*([0-9a-f]+)$/m.exec(read(`/proc/${make}/status`))?.[1] ?? '0'
     if (BigInt(`0x${blocked}`) & ENDING_SIGNALS_MASK) onStop('make was told to end')
   }, LOOK_EVERY_MS).unref()
+}
+
+/** `nohup make run &`: Node forgets at its start that it was told to ignore it, and what has started us knows it still. */
+function ignoresHangUp(parent: number): boolean {
+  const ignored = /^SigIgn:\s*([0-9a-f]+)$/m.exec(read(`/proc/${parent}/status`))?.[1] ?? '0'
+  return (BigInt(`0x${ignored}`) & 1n) === 1n
 }
 
 function read(path: string): string {

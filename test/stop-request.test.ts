@@ -49,3 +49,21 @@ test.each([
 ] as const)('%s to the make of a service alone ends the service', { timeout: 30_000 }, async (signal, why) => {
   expect(await toldByMake(signal)).toEqual(['started', why])
 })
+
+test('a service under nohup goes on when its terminal is closed, and ends when it is told to', async () => {
+  const make = spawn('nohup', ['make', '--no-print-directory', 'service'], {
+    cwd: folder,
+    stdio: ['ignore', 'pipe', 'ignore'],
+    detached: true,
+  })
+  let printed = ''
+  make.stdout.setEncoding('utf8').on('data', (text: string) => (printed += text))
+  await expect.poll(() => printed).toBe('started\n')
+  // As the terminal does: to all of the group.
+  process.kill(-make.pid!, 'SIGHUP')
+  await new Promise((resolve) => setTimeout(resolve, 1000))
+  expect(printed).toBe('started\n')
+  process.kill(-make.pid!, 'SIGTERM')
+  await once(make.stdout, 'close')
+  expect(printed).toBe('started\nSIGTERM\n')
+})
