@@ -26,17 +26,22 @@ const KEPT = join(ROOT, 'node_modules', '.cache', 'reference')
  * Builds what is missing or made of another contract or by another version of the tool; a second call is a matter of
  * milliseconds.
  * @returns the pages that were built
- * @throws StartFault when the tool is not installed or fails
+ * @param signal ends what is being built
+ * @throws StartFault when the tool is not installed, fails or is ended
  */
-export async function buildReference(dataDir: string): Promise<string[]> {
+export async function buildReference(dataDir: string, signal?: AbortSignal): Promise<string[]> {
   const referenceDir = referenceDirOf(dataDir)
   const built = await Promise.all(
-    (['client', 'operator'] as const).map((contract) => buildPage(referenceDir, contract)),
+    (['client', 'operator'] as const).map((contract) => buildPage(referenceDir, contract, signal)),
   )
   return built.filter((page) => page !== undefined)
 }
 
-async function buildPage(referenceDir: string, contract: ContractName): Promise<string | undefined> {
+async function buildPage(
+  referenceDir: string,
+  contract: ContractName,
+  signal?: AbortSignal,
+): Promise<string | undefined> {
   const definition = join(ROOT, 'openapi', `${contract}.yaml`)
   if (!existsSync(REDOCLY))
     throw new StartFault('the pages at /docs are built with @redocly/cli, a development package')
@@ -50,7 +55,7 @@ async function buildPage(referenceDir: string, contract: ContractName): Promise<
     const kept = join(KEPT, `${contract}-${madeOf}.html`)
     if (existsSync(kept)) copyFileSync(kept, draft)
     else {
-      await render(definition, draft)
+      await render(definition, draft, signal)
       keep(draft, kept)
     }
     // The stamp after the page: a crash between the two makes the page once more.
@@ -81,18 +86,22 @@ function fingerprint(definition: string): string {
   return createHash('sha256').update(tool).update(readFileSync(definition)).digest('hex')
 }
 
-async function render(definition: string, output: string): Promise<void> {
+async function render(definition: string, output: string, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted()
   const args = [join(REDOCLY, 'bin', 'cli.js'), 'build-docs', definition, '--inlineBundle', '--output', output]
   const child = spawn(process.execPath, args, {
     // Telemetry and the look for a newer version would need internet.
     env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' },
     stdio: ['ignore', 'ignore', 'pipe'],
   })
+  const end = () => child.kill('SIGKILL')
+  signal?.addEventListener('abort', end)
   let said = ''
   child.stderr.on('data', (chunk) => (said += chunk))
   const code = await new Promise<number | null>((resolve) => {
     child.on('error', () => resolve(null))
     child.on('close', resolve)
   })
+  signal?.removeEventListener('abort', end)
   if (code !== 0 || !existsSync(output)) throw new StartFault(`${definition} could not be rendered:\n${said.trim()}`)
 }

@@ -37,6 +37,8 @@ function connect(mysqlUrl: string): Knex {
   return knexFactory({
     client: 'mysql2',
     connection: driverOptions(mysqlUrl) as Knex.MySql2ConnectionConfig,
+    // What it would print, stack and all, is thrown as well.
+    log: { warn: () => {}, error: () => {}, deprecate: () => {}, debug: () => {} },
     pool: {
       min: 1,
       max: 1,

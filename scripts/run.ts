@@ -61,9 +61,8 @@ async function main(): Promise<number> {
       return 0
     }
     const isExpected = error instanceof ConfigError || error instanceof StartFault || error instanceof MigrationFault
-    const isDiskFull = (error as NodeJS.ErrnoException).code === 'ENOSPC'
-    if (isDiskFull) console.error('run: the disk that holds DATA_DIR is full: free some space and start again')
-    else console.error(isExpected ? `run: ${error.message}` : error)
+    const fault = isExpected ? error.message : describeFolderFault(error as NodeJS.ErrnoException)
+    console.error(fault === undefined ? error : `run: ${fault}`)
     return 1
   } finally {
     for (const cleanup of run.cleanups.reverse()) {
@@ -77,6 +76,16 @@ async function main(): Promise<number> {
   }
 }
 
+/** What the system says of a folder or file that can't be made. */
+const FOLDER_CODES = ['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ENOENT']
+
+/** @returns undefined for what has nothing to do with where the data is */
+function describeFolderFault({ code = '', path, syscall }: NodeJS.ErrnoException): string | undefined {
+  if (code === 'ENOSPC') return 'the disk that holds DATA_DIR is full: free some space and start again'
+  if (!path || syscall?.startsWith('spawn') || !FOLDER_CODES.includes(code)) return undefined
+  return `DATA_DIR: ${path} can't be written (${code}): see to it, or choose another folder`
+}
+
 async function startAll(config: Config, run: Run): Promise<void> {
   const { dataDir } = config
   mkdirSync(join(dataDir, 'logs'), { recursive: true })
@@ -85,7 +94,14 @@ async function startAll(config: Config, run: Run): Promise<void> {
   await refuseTakenPorts(config)
 
   // Beside the rest: it takes a second the first time, and nothing that starts needs it.
-  const reference = buildReference(dataDir).catch((error) => say(`there is no reference at /docs: ${error.message}`))
+  const stopBuilding = new AbortController()
+  const reference = buildReference(dataDir, stopBuilding.signal).catch((error) => {
+    if (!stopBuilding.signal.aborted) say(`there is no reference at /docs: ${error.message}`)
+  })
+  run.cleanups.push(() => {
+    stopBuilding.abort()
+    return reference
+  })
   if (!config.production) await makeSureOfDevTls(dataDir, processClock.nowMs())
   if (config.loopbackOpenedByDefault) {
     say('deliveries may go to loopback, because DELIVERY_ALLOW_CIDRS is not set (set it to empty to forbid it)')

@@ -202,3 +202,22 @@ test('a signal in the middle of the first start ends it in order', async () => {
     rmSync(folder, { recursive: true, force: true })
   }
 })
+
+test('a data folder that can not be made, or whose files can not, is one line that says what to do', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'lis-run-'))
+  const file = join(folder, 'a file')
+  writeFileSync(file, '')
+  const SECRETS_KEY = Buffer.alloc(32, 7).toString('base64')
+  const onFile = run({ DATA_DIR: file, SECRETS_KEY })
+  expect(await onFile.ended).toBe(1)
+  expect(onFile.lines).toEqual([
+    `run: DATA_DIR: ${join(file, 'logs')} can't be written (ENOTDIR): see to it, or choose another folder`,
+  ])
+  writeFileSync(join(folder, 'logs'), '')
+  const onLogs = run({ DATA_DIR: folder, SECRETS_KEY })
+  expect(await onLogs.ended).toBe(1)
+  expect(onLogs.lines).toEqual([
+    `run: DATA_DIR: ${join(folder, 'logs')} can't be written (EEXIST): see to it, or choose another folder`,
+  ])
+  rmSync(folder, { recursive: true, force: true })
+})
