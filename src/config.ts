@@ -5,10 +5,17 @@ import { createHash, randomBytes } from 'node:crypto'
 import { Resolver } from 'node:dns'
 import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { BlockList, isIP } from 'node:net'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
-import { caFileFaults, equalPortFaults, mysqlUrlFaults, readRetrySchedule, type NamedPort } from './setting-faults.ts'
+import {
+  caFileFaults,
+  equalPortFaults,
+  isCidr,
+  mysqlUrlFaults,
+  readEnvFile,
+  readRetrySchedule,
+  type NamedPort,
+} from './setting-faults.ts'
 import { findUnsafeSettings } from './unsafe-settings.ts'
 import { readTracing, type TracingConfig } from './tracing-config.ts'
 
@@ -82,9 +89,11 @@ export class ConfigError extends Error {
 const DEFAULT_RETRY_SCHEDULE = '5,300,1800,7200,18000,18000,21600,19500'
 const LOOPBACK_CIDRS = '127.0.0.0/8,::1/128'
 
-/** Reads `.env` of the working folder into the environment; what is set there already wins. */
+/** Reads `.env` of the working folder into the environment; what is set there already wins. @throws ConfigError */
 export function loadEnvFile(): void {
-  if (existsSync('.env')) process.loadEnvFile('.env')
+  const { values, faults } = readEnvFile('.env')
+  if (faults.length > 0) throw new ConfigError(faults)
+  for (const [name, value] of Object.entries(values)) process.env[name] ??= value
 }
 
 /**
@@ -191,6 +200,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   }
 
   const smtpUrl = url('SMTP_URL', ['smtp:', 'smtps:'])
+  if (smtpUrl && /^smtps?:\/\/([^/@]*@)?(:|\/|\?|#|$)/i.test(smtpUrl)) faults.push('SMTP_URL names no host')
   const smsGatewayUrl = url('SMS_GATEWAY_URL', ['http:', 'https:'])
   const messageGatewayUrl = url('MESSAGE_GATEWAY_URL', ['http:', 'https:'])
   if (production) {
@@ -297,15 +307,6 @@ export function privateMysqlUrl(dataDir: string): string {
   const elsewhere = join(tmpdir(), `lis-${process.getuid?.() ?? 0}-${name}`, 'mysql.sock')
   const socketPath = Buffer.byteLength(inDataDir) <= SOCKET_PATH_MAX_BYTES ? inDataDir : elsewhere
   return `mysql://root@localhost/lis?socketPath=${encodeURIComponent(socketPath)}`
-}
-
-function isCidr(cidr: string): boolean {
-  const [address, prefix, rest] = cidr.split('/')
-  const version = isIP(address ?? '')
-  if (!version || prefix === undefined || rest !== undefined || !/^\d{1,3}$/.test(prefix)) return false
-  if (Number(prefix) > (version === 4 ? 32 : 128)) return false
-  new BlockList().addSubnet(address!, Number(prefix), version === 4 ? 'ipv4' : 'ipv6')
-  return true
 }
 
 /** Development: made once under the data folder, by whichever process comes first. Production: from the environment only. */

@@ -3,7 +3,21 @@
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { BlockList, isIP } from 'node:net'
+import { parseEnv } from 'node:util'
 import { mysqlTlsFaults } from '../db/mysql-url.ts'
+
+/** A file that is not there holds nothing. */
+export function readEnvFile(file: string): { values: NodeJS.Dict<string>; faults: string[] } {
+  try {
+    // Editors of Windows put a mark before the first name, which would be part of it.
+    return { values: parseEnv(readFileSync(file, 'utf8').replace(/^\uFEFF/, '')), faults: [] }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const faults = code === 'ENOENT' ? [] : [`${file} can't be read (${code}): let this user read it, or remove it`]
+    return { values: {}, faults }
+  }
+}
 
 /** A year. A date that no column can hold would leave the attempt before it unrecorded. */
 const LONGEST_WAIT_SECONDS = 31_536_000
@@ -22,6 +36,15 @@ export function readRetrySchedule(text: string, fallback: string, faults: string
     )
   }
   return seconds
+}
+
+export function isCidr(cidr: string): boolean {
+  const [address, prefix, rest] = cidr.split('/')
+  const version = isIP(address ?? '')
+  if (!version || prefix === undefined || rest !== undefined || !/^\d{1,3}$/.test(prefix)) return false
+  if (Number(prefix) > (version === 4 ? 32 : 128)) return false
+  new BlockList().addSubnet(address!, Number(prefix), version === 4 ? 'ipv4' : 'ipv6')
+  return true
 }
 
 /** OpenSSL, which reads the file for the connections, passes over everything else. */

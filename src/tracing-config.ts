@@ -42,7 +42,7 @@ export function readTracing({ text, url, integer, faults }: SettingReaders): Tra
   const exporter = text('OTEL_TRACES_EXPORTER') ?? (tracesUrl || baseUrl ? 'otlp' : 'none')
   if (exporter !== 'otlp' && exporter !== 'none')
     faults.push(`OTEL_TRACES_EXPORTER must be otlp or none, it is "${exporter}"`)
-  if (exporter !== 'otlp' || text('OTEL_SDK_DISABLED') === 'true') return undefined
+  if (exporter !== 'otlp' || text('OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return undefined
 
   const protocol = text('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL') ?? text('OTEL_EXPORTER_OTLP_PROTOCOL') ?? 'http/json'
   if (protocol !== 'http/json') faults.push(`OTEL_EXPORTER_OTLP_PROTOCOL must be http/json, it is "${protocol}"`)

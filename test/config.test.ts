@@ -5,6 +5,7 @@ import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, test } from 'vitest'
 import { refuseTakenPorts } from '../scripts/ports.ts'
 import { ConfigError, readConfig } from '../src/config.ts'
+import { readEnvFile } from '../src/setting-faults.ts'
 
 const BASE = { NODE_ENV: 'test', DATA_DIR: '/nonexistent', SECRETS_KEY: Buffer.alloc(32, 7).toString('base64') }
 const folder = mkdtempSync(join(tmpdir(), 'lis-config-'))
@@ -107,6 +108,26 @@ test('TLS to the database that is not understood is refused, and nothing that ha
   expect(of(`?ssl-ca=${encodeURIComponent(caFile)}`)).toEqual([
     `MYSQL_URL: ssl-ca: ${caFile} has no certificate: name a PEM file (-----BEGIN CERTIFICATE-----)`,
   ])
+})
+
+test('an .env file is read as it is written on any machine, and one that can not be read is said', () => {
+  const file = join(folder, 'env')
+  writeFileSync(file, '\uFEFFPORT=38999\r\nDATA_DIR="/a b"\r\n# none\r\nexport HOST=::1 # here\n')
+  expect(readEnvFile(file)).toEqual({ values: { PORT: '38999', DATA_DIR: '/a b', HOST: '::1' }, faults: [] })
+  expect(readEnvFile(join(folder, 'no-env'))).toEqual({ values: {}, faults: [] })
+  expect(readEnvFile(folder).faults).toEqual([`${folder} can't be read (EISDIR): let this user read it, or remove it`])
+})
+
+test('an SMTP_URL without a host is refused, and one with all that it can have is not', () => {
+  for (const url of ['smtp://', 'smtp://:25', 'smtps://user:secret@', 'smtp://?x=1'])
+    expect(faultsOf({ SMTP_URL: url }).join()).toMatch(/^SMTP_URL (names no host|must be a URL that begins with)/)
+  for (const url of [
+    'smtp://mail',
+    'smtps://user:secret@mail.internal:465',
+    'smtp://[::1]:25',
+    'smtps://u%40x:p@10.0.0.1',
+  ])
+    expect(faultsOf({ SMTP_URL: url })).toEqual([])
 })
 
 test('PUBLIC_BASE_URL may have a path, and no query or fragment', () => {

@@ -17,7 +17,8 @@ test('tracing is off unless an exporter or an endpoint is named, and OTEL_SDK_DI
   expect(read({ OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER: 'always_on' })).toBeUndefined()
   const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }
   expect(read({ ...endpoint, OTEL_TRACES_EXPORTER: 'none' })).toBeUndefined()
-  expect(read({ ...endpoint, OTEL_SDK_DISABLED: 'true' })).toBeUndefined()
+  // The values of OpenTelemetry's own settings are case-insensitive.
+  for (const OTEL_SDK_DISABLED of ['true', 'TRUE']) expect(read({ ...endpoint, OTEL_SDK_DISABLED })).toBeUndefined()
   expect(read({ OTEL_TRACES_EXPORTER: 'otlp' })?.url).toBe('http://localhost:4318/v1/traces')
 })
 
