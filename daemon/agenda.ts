@@ -18,6 +18,7 @@ const TOUCH_MS = 5000
 const SCAN_MS = { embedded: 1000, mongodb: 250 }
 /** Lanes at a time of each kind. A lane is cheap; requests in flight are bounded elsewhere. */
 const CONCURRENT_LANES = 5000
+const JOIN_AGAIN_MS = 2000
 /** Agenda repeats an error at every scan; one line in this time says it. */
 const ERROR_LINE_MS = 10_000
 
@@ -99,12 +100,23 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   /** In the background, however long it takes: the daemon works without it. */
   async function joinSharedStore(url: string): Promise<void> {
-    const store = await connectMongoJobStore(url, log, () => stopping)
-    if (!store) return
-    const agenda = createAgenda(options, store.backend, SCAN_MS.mongodb)
-    await agenda.start()
-    shared = { agenda, store }
-    log.info('job_store.joined', { state: 'mongodb' })
+    for (;;) {
+      const store = await connectMongoJobStore(url, log, () => stopping)
+      if (!store) return
+      const agenda = createAgenda(options, store.backend, SCAN_MS.mongodb)
+      try {
+        await agenda.start()
+        shared = { agenda, store }
+        log.info('job_store.joined', { state: 'mongodb' })
+        return
+      } catch (error) {
+        // It went away again in between.
+        log.warn('job_store.failed', errorFields(error))
+        await agenda.stop().catch(() => {})
+        await store.close().catch(() => {})
+      }
+      await new Promise((resolve) => setTimeout(resolve, JOIN_AGAIN_MS))
+    }
   }
 
   function offer(name: LaneJobName, webhookId: string): void {

@@ -90,7 +90,7 @@ interface Move {
 async function moveDeliveries(send: Send, move: Move): Promise<number> {
   const [waiting, owned] = await send([
     { sql: 'SELECT webhook_id FROM lanes WHERE owner IS NULL AND due_at IS NOT NULL' },
-    { sql: `SELECT webhook_id FROM lanes WHERE owner > ''` },
+    { sql: `SELECT webhook_id FROM lanes WHERE owner >= ''` },
   ])
   const ids = [...waiting!, ...owned!].map(({ webhook_id: id }) => id as string).sort()
   let moved = 0
