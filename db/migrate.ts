@@ -60,7 +60,7 @@ export async function migrate(
 
 /**
  * Whether everything this code needs is applied. One short query. A newer schema is current too: in a rolling release the
- * running processes go on while the next version migrates; only a process that starts refuses it.
+ * processes of before go on, and are started again, while the next version has migrated; only `migrate` refuses it.
  * @throws when the database does not answer
  */
 export async function schemaIsCurrent(knex: Knex): Promise<boolean> {
