@@ -14,7 +14,13 @@ export interface CheckWebhookHealthDeps {
 }
 
 /** The warning by the clock, for a failing webhook to which no attempt was made in time. It deletes nobody. */
-export function checkWebhookHealth({ database, clock, log, limits, onWarned }: CheckWebhookHealthDeps): () => Promise<void> {
+export function checkWebhookHealth({
+  database,
+  clock,
+  log,
+  limits,
+  onWarned,
+}: CheckWebhookHealthDeps): () => Promise<void> {
   return async () => {
     const warned = await warnByClock(database, clock.now(), limits)
     for (const webhookId of warned) log.info('webhook.health_changed', { webhookId, state: 'warned' })
