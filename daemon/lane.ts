@@ -78,7 +78,8 @@ export class Lane {
     this.#settings = settings
     this.#gate = state.failing ? 'retry' : 'healthy'
     this.#stale = state.state !== 'active' || state.cleanEpoch < state.epoch
-    if (head && !this.#stale) this.#backlog.give(head, readAtMs)
+    // An event from before a deletion, routed after the reactivation, is not to be sent: it is read, and discarded.
+    if (head?.every((copy) => copy.epoch === state.epoch) && !this.#stale) this.#backlog.give(head, readAtMs)
   }
 
   get settingsAt(): Date {
@@ -294,7 +295,10 @@ export class Lane {
    */
   async #discard(): Promise<void> {
     this.#backlog.forgetPosition()
+    const { epoch, state } = this.#state
     if ((await this.#deps.discard(this.#state, this.#backlog.heldEventIds)) > 0) return
+    // Deleted meanwhile: that one is still to be discarded.
+    if (epoch !== this.#state.epoch || state !== this.#state.state) return
     this.#stale = false
     // A webhook that is not active gets nothing new that could be sent.
     if (this.#state.state !== 'active') this.#backlog.markDry()

@@ -1,0 +1,95 @@
+/**
+ * One lane, with a queue, a client and a recorder that the test moves by hand: what happens in which order is all that counts.
+ */
+import { expect, test } from 'vitest'
+import { Lane, type LaneDeps } from '../../daemon/lane.ts'
+import type { TakenLane } from '../../daemon/lane-ownership.ts'
+import { ReadAhead } from '../../daemon/read-ahead.ts'
+import { RequestGates } from '../../daemon/request-gates.ts'
+import type { AttemptOutcome } from '../../daemon/webhook-client.ts'
+import { monotonicMs, processClock } from '../../src/clock.ts'
+import type { PendingDelivery } from '../../src/deliveries/delivery-queue-repository.ts'
+import type { LaneState } from '../../src/deliveries/lanes-repository.ts'
+import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'
+
+const stateOf = (over: Partial<LaneState> = {}): LaneState => ({
+  webhookId: 'W',
+  state: 'active',
+  epoch: 5,
+  cleanEpoch: 5,
+  failing: false,
+  eagerUntil: null,
+  updatedAt: new Date(0),
+  settingsChangedAt: null,
+  ...over,
+})
+const copyOf = (eventId: string, epoch: number): PendingDelivery =>
+  ({
+    ...{ webhookId: 'W', eventId, epoch, dueAt: new Date(1), place: 0, attempts: 0, earlyAttempts: 0 },
+    ...{ isTest: false, isMessage: false, body: Buffer.from('{}') },
+  }) as PendingDelivery
+const turn = (ms = 5) => new Promise((resolve) => setTimeout(resolve, ms))
+
+test('a deletion that comes while copies of before are discarded is discarded too, and the lane ends', async () => {
+  // The first is sent; the second was put into an older epoch by an erasure.
+  let queue = [copyOf('sent', 5), copyOf('erased', 0)]
+  let discards = 0
+  let held: Promise<void> | undefined
+  let letGo = () => {}
+  held = new Promise((resolve) => (letGo = resolve))
+  let answer: ((outcome: AttemptOutcome) => void) | undefined
+  const results: AttemptResult[] = []
+  const deps = {
+    clock: processClock,
+    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    readAhead: new ReadAhead(),
+    maxInFlight: 10,
+    crowded: () => false,
+    attempted: () => {},
+    client: { send: (_request: unknown, done: typeof answer) => (answer = done) },
+    record: (result: AttemptResult) => results.push(result),
+    readHead: async () => [...queue],
+    discard: async ({ epoch }: LaneState, heldEventIds: string[]) => {
+      discards += 1
+      const old = queue.filter((copy) => copy.epoch < epoch && !heldEventIds.includes(copy.eventId))
+      // One that finds nothing waits for the lane's row, which the deletion has.
+      if (old.length === 0) await held
+      queue = queue.filter((copy) => !old.includes(copy))
+      return old.length
+    },
+  } as unknown as LaneDeps
+  const settings = { endpoint: 'https://receiver.example', signingKeys: [] } as TakenLane['settings']
+  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
+  const lane = new Lane(deps, taken, settings as Exclude<typeof settings, Error>)
+  let outcome: string | undefined
+  void lane.run().then((how) => (outcome = how))
+  await turn()
+  expect([discards, answer !== undefined]).toEqual([2, true])
+
+  const deleted = () => lane.refresh(stateOf({ state: 'deleted', epoch: 6 }), monotonicMs())
+  queue.push(copyOf('waiting', 5))
+  deleted()
+  letGo()
+  held = undefined
+  await turn()
+  deleted()
+  lane.tick()
+  answer!({
+    ok: true,
+    class: 'ok',
+    status: 204,
+    error: null,
+    answer: null,
+    durationMs: 300,
+  } as unknown as AttemptOutcome)
+  queue = queue.filter(({ eventId }) => eventId !== 'sent')
+  lane.recorded(results[0]!)
+  lane.pump()
+  const goOn = async () => {
+    deleted()
+    lane.tick()
+    return outcome
+  }
+  await expect.poll(goOn, { timeout: 5000, interval: 100 }).toBe('dry')
+  expect(queue).toEqual([])
+})
