@@ -131,6 +131,7 @@ export async function startDaemon({
     log,
     owns: (webhookId) => lanes.owns(webhookId),
     offer: (lane) => scheduler.offer(jobOf(lane), lane.webhookId),
+    leftAlone: () => lanes.broken(),
     chooseAlong: (...given) => lanes.chooseAlong(...given),
     chooseAnyAlong: () => lanes.chooseAnyAlong(),
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {

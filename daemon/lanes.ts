@@ -13,8 +13,10 @@ import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { atMostEach } from './at-most-each.ts'
+import { BrokenLanes } from './broken-lanes.ts'
 import { Lane, type LaneDeps } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
+import { LeftLanes } from './left-lanes.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
 import type { WebhookClient } from './webhook-client.ts'
@@ -25,8 +27,6 @@ const IDLE_REFRESH_MS = 1000
 const DISCARD_ROWS = 500
 const SETTLE_RETRY_MS = 200
 const NUDGE_ALL_EACH_MS = 100
-/** A lane whose settings can't be read is left alone for so long, and reported once in that time. */
-const BROKEN_PAUSE_MS = 60_000
 /** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
 const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
 /** From here on a dry lane leaves at once instead of listening. */
@@ -62,7 +62,8 @@ export class Lanes {
   readonly #lanes = new Map<string, Lane>()
   /** Webhooks between the first query of taking and the last of giving back. */
   readonly #busy = new Set<string>()
-  readonly #brokenUntilMs = new Map<string, number>()
+  readonly #broken = new BrokenLanes()
+  readonly #left = new LeftLanes()
   readonly #ownership: LaneOwnership
   /** Taken along with a fan-out, until their jobs run. */
   readonly #reserved = new Map<string, TakenLane>()
@@ -70,9 +71,7 @@ export class Lanes {
   #refreshing = false
   #refreshedAtMs = -Infinity
   #refreshAgain = false
-  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => {
-    for (const lane of this.#lanes.values()) lane.nudge()
-  })
+  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys(), ...this.#reserved.keys()]))
   #stopping = false
 
   constructor(options: LanesOptions) {
@@ -114,6 +113,11 @@ export class Lanes {
     return this.#lanes.size
   }
 
+  /** Webhooks that are left alone for a while, because of their settings. */
+  broken(): string[] {
+    return this.#broken.all()
+  }
+
   /** Requests under way. */
   inFlight(gate: GateName): number {
     return this.#gates.inFlight(gate)
@@ -134,7 +138,7 @@ export class Lanes {
   /** Which lanes the fan-out is to take for this daemon. */
   chooseAlong(lanes: GivenLane[], eventIds: string[], copies: number): TakingAlong | undefined {
     if (this.#stopping || this.#lanes.size > CROWDED_LANES) return undefined
-    const free = lanes.filter(({ webhookId }) => !this.owns(webhookId) && !this.#isBroken(webhookId))
+    const free = lanes.filter(({ webhookId }) => !this.owns(webhookId) && !this.#broken.has(webhookId))
     if (free.length === 0) return undefined
     return this.#ownership.takingAlong(free.slice(0, MOST_TAKEN_ALONG), eventIds, copies, this.#options.token())
   }
@@ -144,8 +148,7 @@ export class Lanes {
     if (this.#stopping || this.#lanes.size > CROWDED_LANES) return undefined
     // One that runs here is ours by its row as well, unless it is about to leave.
     const leaving = [...this.#busy].filter((webhookId) => this.#lanes.get(webhookId)?.isLeaving !== false)
-    const broken = [...this.#brokenUntilMs.keys()].filter((webhookId) => this.#isBroken(webhookId))
-    const exceptIds = [...leaving, ...this.#reserved.keys(), ...broken]
+    const exceptIds = [...leaving, ...this.#reserved.keys(), ...this.broken()]
     if (exceptIds.length > MOST_LEFT_ALONE) return undefined
     return this.#ownership.takingAnyAlong(exceptIds, this.#options.token(), (webhookId) => !this.owns(webhookId))
   }
@@ -153,7 +156,10 @@ export class Lanes {
   /** They are ours since a fan-out, and wait for their jobs. Where none comes, the next watch finds them. */
   reserve(taken: TakenLane[]): void {
     for (const lane of taken) {
-      if (!this.#busy.has(lane.state.webhookId)) this.#reserved.set(lane.state.webhookId, lane)
+      const { webhookId } = lane.state
+      // Its job takes one that has been left meanwhile anew: that finds it ours, free or another's.
+      const isOld = this.#left.isLeftSince(webhookId, lane.readAtMs)
+      if (!isOld && !this.#busy.has(webhookId)) this.#reserved.set(webhookId, lane)
     }
   }
 
@@ -173,7 +179,7 @@ export class Lanes {
    * @param owned true: the row says already that it is ours (the answer of taking it was lost)
    */
   async run(webhookId: string, owned = false): Promise<void> {
-    if (this.#stopping || this.#busy.has(webhookId) || this.#isBroken(webhookId)) return
+    if (this.#stopping || this.#busy.has(webhookId) || this.#broken.has(webhookId)) return
     this.#busy.add(webhookId)
     const token = this.#options.token()
     const reserved = this.#reserved.get(webhookId)
@@ -183,7 +189,8 @@ export class Lanes {
         reserved?.token === token
           ? reserved
           : await (owned ? this.#ownership.readOwned(webhookId, token) : this.#ownership.take({ webhookId, token }))
-      if (!taken) return
+      // What was taken under a token that is not ours any more will be freed.
+      if (!taken || token !== this.#options.token()) return
       const outcome = await this.#runOwned(taken)
       // When all of them stop, one statement frees them together; each is still due then, and the next owner settles it.
       if (outcome !== 'lost' && !this.#stopping) await this.#giveBack(webhookId, token)
@@ -192,6 +199,7 @@ export class Lanes {
       this.#options.log.warn('lane.failed', { ...errorFields(error), webhookId })
     } finally {
       this.#busy.delete(webhookId)
+      this.#left.add(webhookId)
     }
   }
 
@@ -253,7 +261,7 @@ export class Lanes {
   #usableSettings({ webhookId, state }: LaneState, settings: DeliverySettings | Error): DeliverySettings | undefined {
     if (!(settings instanceof Error)) return settings
     if (state !== 'active') return NO_SETTINGS
-    this.#brokenUntilMs.set(webhookId, monotonicMs() + BROKEN_PAUSE_MS)
+    this.#broken.add(webhookId)
     this.#options.log.error('lane.settings_unusable', { ...errorFields(settings), webhookId })
     return undefined
   }
@@ -334,13 +342,5 @@ export class Lanes {
       if (taken.readAtMs < readAtMs && !owned.has(webhookId)) this.#reserved.delete(webhookId)
     }
     for (const lane of this.#lanes.values()) lane.pump()
-  }
-
-  #isBroken(webhookId: string): boolean {
-    const until = this.#brokenUntilMs.get(webhookId)
-    if (until === undefined) return false
-    if (monotonicMs() < until) return true
-    this.#brokenUntilMs.delete(webhookId)
-    return false
   }
 }

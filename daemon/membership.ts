@@ -85,6 +85,8 @@ export class Membership {
         this.#options.log.warn('daemon.expelled', { daemon: this.#token })
         this.#options.onExpelled()
         await this.#register()
+        // Also what was taken meanwhile, under the token of before.
+        this.#options.onExpelled()
       }
       await this.#observe()
     } catch (error) {

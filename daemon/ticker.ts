@@ -27,6 +27,8 @@ export interface TickerOptions {
   log: Logger
   owns: (webhookId: string) => boolean
   offer: (lane: DueLane) => void
+  /** Webhooks that are not to be offered now. */
+  leftAlone: () => string[]
   /** Which lanes a fan-out is to take for this daemon. */
   chooseAlong: (lanes: GivenLane[], eventIds: string[], copies: number) => TakingAlong | undefined
   /** The same for an event's fan-out in one round trip; undefined: not now. */
@@ -144,10 +146,13 @@ export class Ticker {
     let worked = eventId !== undefined && (await this.#routeHinted(eventId))
     if (wasHinted && !worked) worked = await this.#route()
     while (!this.#stopped) {
-      const work = await findWork(database.knex, clock.now(), OFFERED_LANES)
-      this.#offer(work.dueLanes)
+      // They stay due, and would take the places of all others.
+      const leftAlone = new Set(this.#options.leftAlone())
+      const work = await findWork(database.knex, clock.now(), OFFERED_LANES + leftAlone.size)
+      const dueLanes = work.dueLanes.filter(({ webhookId }) => !leftAlone.has(webhookId))
+      this.#offer(dueLanes)
       // Where events are stepped over, some always wait.
-      worked ||= (work.unrouted && !this.#pace.hasAside) || work.dueLanes.length > 0
+      worked ||= (work.unrouted && !this.#pace.hasAside) || dueLanes.length > 0
       if (!work.unrouted || this.#stopped) break
       if (!(await this.#route())) break
       worked = true
@@ -184,7 +189,7 @@ export class Ticker {
   /** @returns whether to go on at once @throws the error, when to wait */
   #failed(batch: string[], error: unknown): true {
     const { log } = this.#options
-    const eventId = this.#pace.failed(batch, monotonicMs())
+    const eventId = this.#pace.failed(batch, monotonicMs(), isConnectionFault(error))
     // Until somebody does, it is tried once a minute, beside the others.
     if (eventId !== undefined) log.error('event.routing_failed', { ...errorFields(error), eventId })
     // A batch that takes too long for the database ends with its connection, as does one while the database goes.

@@ -1,0 +1,67 @@
+/**
+ * A daemon that others have buried while it works, and that has no new token yet: nothing may be started under the old one
+ * once it has, for that is freed and sent again.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { retireDaemon } from '../../src/deliveries/daemons-repository.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+import { createTestTls } from '../support/tls.ts'
+
+const EVENTS = 600
+/** What was under way, and what was answered and not yet on disk. */
+const MOST_REPEATED = 20
+
+let db: TestDatabase
+let tls: Awaited<ReturnType<typeof createTestTls>>
+let world: DeliveryWorld
+let receiver: HttpsReceiver
+
+beforeAll(async () => {
+  tls = await createTestTls()
+  db = await openTestDatabase()
+  world = await new DeliveryWorld(db.database).open()
+  receiver = await startHttpsReceiver(tls, async () => {
+    await new Promise((resolve) => setTimeout(resolve, 15))
+    return { status: 204 }
+  })
+})
+afterAll(async () => {
+  await world.close()
+  await receiver.close()
+  await db.close()
+  tls.remove()
+})
+
+test('lanes that it takes before it has a new token end with the old one', async () => {
+  const { knex, transaction } = db.database
+  await world.webhook({ endpoint: receiver.url })
+  for (let n = 0; n < EVENTS; n += 10) await Promise.all(Array.from({ length: 10 }, () => world.event()))
+  const events = await knex('unrouted_events')
+  await knex('unrouted_events').delete()
+  await world.daemon(tls.caFile)
+  const { token } = await knex('daemons').first('token')
+  // As another daemon does it.
+  await transaction((trx) => retireDaemon(trx, token))
+  await knex.transaction(
+    async (trx) => {
+      // Holds the gap in which its new row is to stand.
+      await trx.raw('SELECT * FROM daemons FOR UPDATE')
+      const waits = async () => {
+        const [processes] = await knex.raw('SHOW FULL PROCESSLIST')
+        return processes.some(({ Info }: { Info: string | null }) => Info?.startsWith('insert into `daemons`'))
+      }
+      await expect.poll(waits, { timeout: 10_000, interval: 10 }).toBe(true)
+      await knex('unrouted_events').insert(events)
+      await expect.poll(() => receiver.requests.length, { timeout: 10_000, interval: 5 }).toBeGreaterThan(50)
+    },
+    { isolationLevel: 'repeatable read' },
+  )
+  const left = async () =>
+    (await knex('delivery_queue').pluck('event_id')).length + (await knex('unrouted_events').pluck('event_id')).length
+  await expect.poll(left, { timeout: 30_000, interval: 100 }).toBe(0)
+  const times = Map.groupBy(receiver.requests, ({ headers }) => String(headers['webhook-id']))
+  expect(times.size).toBe(EVENTS)
+  expect([...times.values()].filter((requests) => requests.length > 1).length).toBeLessThanOrEqual(MOST_REPEATED)
+}, 90_000)
