@@ -17,6 +17,8 @@ const FAILURES_AT_ONCE = 10
 export class FanOutPace {
   #limit = FULL_FAN_OUT
   #failures = 0
+  /** It was alone when the connection ended. */
+  #suspectId: string | undefined
   /** By event: monotonic, when it is tried again. */
   readonly #aside = new Map<string, number>()
 
@@ -33,19 +35,25 @@ export class FanOutPace {
 
   succeeded(durationMs: number): void {
     this.#failures = 0
+    this.#suspectId = undefined
     if (durationMs < SLOW_MS) this.#limit = Math.min(2 * this.#limit, FULL_FAN_OUT)
   }
 
   /**
    * @param eventIds the batch, which was rolled back
+   * @param isConnectionFault it may have met an innocent one, when the database went: only the second time counts
    * @returns the event that is stepped over from now on, if it was alone
    */
-  failed(eventIds: string[], nowMs: number): string | undefined {
+  failed(eventIds: string[], nowMs: number, isConnectionFault = false): string | undefined {
     this.#failures += 1
     this.#limit = Math.max(1, Math.floor(eventIds.length / 2))
     if (eventIds.length > 1) return undefined
     const [eventId] = eventIds
     if (eventId === undefined) return undefined
+    if (isConnectionFault && eventId !== this.#suspectId) {
+      this.#suspectId = eventId
+      return undefined
+    }
     if (this.#aside.size >= MOST_ASIDE) this.#aside.delete(this.#aside.keys().next().value!)
     this.#aside.set(eventId, nowMs + ASIDE_MS)
     return eventId

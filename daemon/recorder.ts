@@ -65,9 +65,9 @@ export class Recorder {
   }
 
   /** Never gives up: results that are dropped would be requests sent a second time. */
-  async #record(results: AttemptResult[]): Promise<void> {
+  async #record(results: AttemptResult[], mayBeOnDisk = false): Promise<void> {
     const { batch, token, clock, rules, log, onRecorded } = this.#options
-    let inDoubt = false
+    let inDoubt = mayBeOnDisk
     for (let waitMs = RETRY_WAIT_MS; ; waitMs = Math.min(waitMs * 2, RETRY_WAIT_MAX_MS)) {
       const owner = token()
       const own = results.filter((result) => result.token === owner)
@@ -76,7 +76,7 @@ export class Recorder {
       try {
         recorded = await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt, this.#known)
       } catch (error) {
-        if (!isRetriable(error) && !isConnectionFault(error)) return this.#split(results, error)
+        if (!isRetriable(error) && !isConnectionFault(error)) return this.#split(results, error, inDoubt)
         // The connection may have broken behind the COMMIT.
         inDoubt ||= isConnectionFault(error)
         log.warn('attempts.record_retried', { ...errorFields(error), batch: results.length })
@@ -89,7 +89,7 @@ export class Recorder {
   }
 
   /** What no repetition cures is halved until the row that is to blame stands alone. */
-  async #split(results: AttemptResult[], error: unknown): Promise<void> {
+  async #split(results: AttemptResult[], error: unknown, inDoubt: boolean): Promise<void> {
     if (results.length === 1) {
       const { webhookId, eventId } = results[0]!
       // Its delivery stays held by its lane, so it is not sent over and over; it is tried again after a restart.
@@ -98,7 +98,7 @@ export class Recorder {
       return
     }
     const middle = Math.ceil(results.length / 2)
-    await this.#record(results.slice(0, middle))
-    await this.#record(results.slice(middle))
+    await this.#record(results.slice(0, middle), inDoubt)
+    await this.#record(results.slice(middle), inDoubt)
   }
 }

@@ -70,3 +70,13 @@ test('so many are stepped over and no more, and what fails without end has to wa
   pace.succeeded(1)
   expect(pace.isHopeful).toBe(true)
 })
+
+test('an event that was alone when a connection ended is stepped over only if it happens with it again', () => {
+  const pace = new FanOutPace()
+  expect(pace.failed(['a'], 0, true)).toBeUndefined()
+  expect(pace.next(0)).toEqual({ limit: 1, exceptIds: [] })
+  expect(pace.failed(['a'], 0, true)).toBe('a')
+  expect(pace.failed(['b'], 0, true)).toBeUndefined()
+  pace.succeeded(1)
+  expect(pace.failed(['b'], 0, true)).toBeUndefined()
+})
