@@ -227,6 +227,8 @@ test('a lane that has run dry after a recovery sends nothing more while it is gi
 
   const running = retryWebhook(lanes)(id)
   await expect.poll(requestsTo, { timeout: 5000 }).toBe(2)
+  // Recorded as well: that needs the lane's row, too.
+  await expect.poll(() => daemon.waiting(id)).toEqual([])
   const waitsForTheLane = async () => {
     const [processes] = await knex.raw('SHOW FULL PROCESSLIST')
     return processes.some(({ Info }: { Info: string | null }) => Info?.startsWith('update `lanes` set `eager_until`'))
