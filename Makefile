@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-slow-clients
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-slow-clients
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -123,6 +123,9 @@ bench-database-faults: $(INSTALLED) ## Stop, cut, kill and fill the database und
 
 bench-restarts: $(INSTALLED) ## Rolling restarts of API and daemon under load: ARGS="--rolls 50 --rate 100" for the full form
 	@exec node scripts/crash/bench-restarts.ts $(ARGS)
+
+bench-flaps: $(INSTALLED) ## Endpoints that fail and recover, and late answers of the database, without any fault: ARGS="--seconds 60 --daemons 2"
+	@exec node scripts/crash/bench-flaps.ts $(ARGS)
 
 backup-drill: $(INSTALLED) ## Back up under load, lose the database, restore: ARGS="--seconds 60 --rate 60"
 	@exec node scripts/crash/backup-drill.ts $(ARGS)

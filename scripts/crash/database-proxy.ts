@@ -33,6 +33,8 @@ export interface DatabaseProxy {
   /** The database's URL, by way of the proxy. */
   mysqlUrl: string
   mode: ProxyMode
+  /** How long the answer to a query is on its way, in milliseconds. */
+  delayOf: (text: string) => number
   /** `hit` is called once, when the point is reached; nothing more passes over that connection. */
   arm(point: QueryPoint, hit: (cut: () => void) => void): void
   disarm(): void
@@ -54,6 +56,7 @@ export async function startDatabaseProxy(targetUrl: string): Promise<DatabasePro
   const target: NetConnectOpts = socketPath ? { path: socketPath } : { host: host!, port: port! }
   const relays = new Set<Relay>()
   let mode: ProxyMode = 'pass'
+  let delayOf: DatabaseProxy['delayOf'] = () => 0
   let armed: Armed | undefined
   const takeArmed = (text: string) => {
     if (!armed?.point.statement.test(text)) return undefined
@@ -63,7 +66,9 @@ export async function startDatabaseProxy(targetUrl: string): Promise<DatabasePro
   }
   const server = createServer({ noDelay: true }, (downstream) => {
     if (mode === 'reset') return void downstream.resetAndDestroy()
-    const relay = new Relay(downstream, connect({ ...target, noDelay: true } as NetConnectOpts), takeArmed)
+    const relay = new Relay(downstream, connect({ ...target, noDelay: true } as NetConnectOpts), takeArmed, (text) =>
+      delayOf(text),
+    )
     relays.add(relay)
     downstream.on('close', () => relays.delete(relay))
     relay.pass(mode)
@@ -85,6 +90,12 @@ export async function startDatabaseProxy(targetUrl: string): Promise<DatabasePro
       if (next === 'reset') reset()
       else relays.forEach((relay) => relay.pass(next))
     },
+    get delayOf() {
+      return delayOf
+    },
+    set delayOf(next) {
+      delayOf = next
+    },
     arm: (point, hit) => (armed = { point, hit }),
     disarm: () => (armed = undefined),
     abandon: () => relays.forEach((relay) => relay.abandon()),
@@ -100,16 +111,23 @@ class Relay {
   readonly #downstream: Socket
   readonly #upstream: Socket
   readonly #takeArmed: (text: string) => Armed | undefined
+  readonly #delayOf: (text: string) => number
   readonly #queries = new PacketReader()
   /** The answer that the point waits for. */
   #awaited: { answer: AnswerReader; hit: Armed['hit'] } | undefined
   #isOver = false
   #isAbandoned = false
 
-  constructor(downstream: Socket, upstream: Socket, takeArmed: (text: string) => Armed | undefined) {
+  constructor(
+    downstream: Socket,
+    upstream: Socket,
+    takeArmed: (text: string) => Armed | undefined,
+    delayOf: (text: string) => number,
+  ) {
     this.#downstream = downstream
     this.#upstream = upstream
     this.#takeArmed = takeArmed
+    this.#delayOf = delayOf
     downstream.on('data', (chunk) => this.#onQueries(chunk))
     upstream.on('data', (chunk) => this.#onAnswer(chunk))
     for (const [from, to] of [[downstream, upstream], [upstream, downstream]] as const) {
@@ -147,13 +165,24 @@ class Relay {
   #forward(packet: Packet): void {
     const text = queryText(packet)
     const armed = text === undefined ? undefined : this.#takeArmed(text)
-    if (!armed) return void this.#upstream.write(packet.bytes)
+    if (!armed) {
+      this.#upstream.write(packet.bytes)
+      const delayMs = text === undefined ? 0 : this.#delayOf(text)
+      if (delayMs > 0) this.#hold(delayMs)
+      return
+    }
     this.#isOver = true
     if (armed.point.when === 'before') return armed.hit(() => this.reset())
     this.#awaited = { answer: new AnswerReader(), hit: armed.hit }
     this.#upstream.write(
       armed.point.when === 'after' ? packet.bytes : withText(packet, upTo(text!, armed.point.statement)),
     )
+  }
+
+  /** A connection has one query under way. */
+  #hold(delayMs: number): void {
+    this.#upstream.pause()
+    setTimeout(() => this.#isAbandoned || this.#upstream.resume(), delayMs)
   }
 
   #onAnswer(chunk: Buffer): void {
