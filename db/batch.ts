@@ -5,7 +5,7 @@
 import type { Knex } from 'knex'
 import { monotonicMs } from '../src/clock.ts'
 import { lastCommitAtMs, requireTimeToCommit, tooLate } from './deadline.ts'
-import { endWhenSilent } from './silent-connection.ts'
+import type { ConnectionWatch } from './silent-connection.ts'
 import {
   createPool,
   escape,
@@ -82,7 +82,12 @@ interface ClockView {
   readAtMs: number
 }
 
-export function createBatchPool(options: ConnectionOptions, sessionStatements: string[], poolSize: number): BatchPool {
+export function createBatchPool(
+  options: ConnectionOptions,
+  sessionStatements: string[],
+  poolSize: number,
+  watch: ConnectionWatch,
+): BatchPool {
   const pool: Pool = createPool({
     ...options,
     multipleStatements: true,
@@ -109,7 +114,7 @@ export function createBatchPool(options: ConnectionOptions, sessionStatements: s
     })
     try {
       if (!prepared.has(connection)) {
-        endWhenSilent(connection)
+        watch.add(connection)
         await query(connection, sessionStatements.join(';'))
         prepared.add(connection)
       }

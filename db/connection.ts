@@ -8,7 +8,7 @@ import { unavailable } from '../src/errors.ts'
 import { createBatchPool, ServerClockMoved, type BatchPool } from './batch.ts'
 import { requireTimeToCommit, runBefore, tooLate } from './deadline.ts'
 import { parseMysqlUrl } from './mysql-url.ts'
-import { endWhenSilent, type DriverConnection } from './silent-connection.ts'
+import { ConnectionWatch, type DriverConnection } from './silent-connection.ts'
 
 /** Deadlock: the server rolled the whole transaction back. Also a cluster's answer to COMMIT. */
 const ER_LOCK_DEADLOCK = 1213
@@ -60,6 +60,7 @@ export const SESSION_STATEMENTS = [
  */
 export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
   const options = driverOptions(mysqlUrl)
+  const watch = new ConnectionWatch()
   const knex = knexFactory({
     client: 'mysql2',
     connection: options as Knex.MySql2ConnectionConfig,
@@ -71,7 +72,7 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
       acquireTimeoutMillis: REQUEST_BUDGET_MS - 500,
       createTimeoutMillis: 2500,
       afterCreate: (connection: DriverConnection, done: (error: unknown, connection: unknown) => void) => {
-        endWhenSilent(connection)
+        watch.add(connection)
         const prepare = (n: number) => {
           if (n === SESSION_STATEMENTS.length) return done(null, connection)
           connection.query(SESSION_STATEMENTS[n], (fault: unknown) =>
@@ -82,7 +83,7 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
       },
     },
   })
-  const batch = createBatchPool(options, SESSION_STATEMENTS, poolSize)
+  const batch = createBatchPool(options, SESSION_STATEMENTS, poolSize, watch)
   return {
     knex,
     batch,

@@ -8,6 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createBatchPool, type BatchPool } from '../../db/batch.ts'
 import { driverOptions, SESSION_STATEMENTS } from '../../db/connection.ts'
+import { ConnectionWatch } from '../../db/silent-connection.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { budgetOf, movedBack, packCalls, unpackCalls } from '../../src/crm/crm-budget-rules.ts'
 import { claimCrmCall } from '../../src/crm/crm-budgets-repository.ts'
@@ -181,7 +182,7 @@ describe('by the clock of the database', () => {
   let session: BatchPool
   beforeAll(() => {
     // One connection, so that the time set on it holds for every call.
-    session = createBatchPool(driverOptions(app.mysqlUrl), SESSION_STATEMENTS, 1)
+    session = createBatchPool(driverOptions(app.mysqlUrl), SESSION_STATEMENTS, 1, new ConnectionWatch())
   })
   afterAll(() => session.close())
 

@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { COMMIT } from '../../db/batch.ts'
 import { connectDatabase, DatabaseBudget, withinBudget, type Database } from '../../db/connection.ts'
 import { startDatabaseProxy, type DatabaseProxy } from '../../scripts/crash/database-proxy.ts'
-import { monotonicMs } from '../../src/clock.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
 let direct: TestDatabase
@@ -93,15 +92,4 @@ test('what is left of a request’s time holds for the transactions in it, too',
   expect(began).toBe(true)
   await pause(500)
   expect(await stored()).not.toContain('after its share')
-})
-
-test('connections that have gone silent for good are given up: the pool serves again within seconds', async () => {
-  await Promise.all([database.knex.raw('SELECT 1'), database.knex.raw('SELECT 1')])
-  proxy.abandon()
-  const startedAtMs = monotonicMs()
-  for (;;) {
-    const error = await refusal(database.knex.raw('SELECT 1'))
-    if (!('code' in error) && !('message' in error)) break
-    expect(monotonicMs() - startedAtMs).toBeLessThan(10_000)
-  }
 })
