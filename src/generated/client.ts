@@ -3085,7 +3085,7 @@ export interface components {
                 "X-Request-Id": components["headers"]["XRequestId"];
                 "Retry-After": components["headers"]["RetryAfter"];
                 "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                RateLimit: components["headers"]["RateLimit"];
+                RateLimit: components["headers"]["RateLimitUsedUp"];
                 [name: string]: unknown;
             };
             content: {
@@ -3310,6 +3310,11 @@ export interface components {
          * @example "crm";r=42;t=38
          */
         RateLimit: string;
+        /**
+         * @description Nothing is left of it (`r`); in how many seconds there is more (`t`).
+         * @example "crm";r=0;t=17
+         */
+        RateLimitUsedUp: string;
         /**
          * @description Names exactly this answer, in this encoding.
          * @example "Yk0QFm0dT7mG0Ywq3zv2Yp4Zk1s"
