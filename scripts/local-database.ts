@@ -46,6 +46,9 @@ const STOP_TIMEOUT_MS = 20_000
 const SPARE_MB = 16
 /** What MariaDB and MySQL make at first, without the redo log. */
 const NEW_FOLDER_MB = 150
+/** The same in files: its socket, its log, its temporary tables; and its system's tables, the service's and theirs of MySQL. */
+const SPARE_FILES = 50
+const NEW_FOLDER_FILES = 400
 
 /**
  * Starts the server on `dataDir/mysql`, which is made at the first start.
@@ -66,7 +69,8 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
   makeSocketFolder(socketPath, dataDir)
   removeDrafts(folder)
   makeTemporaryFolder(dataDir)
-  refuseFullDisk(dataDir, existsSync(folder) ? SPARE_MB : SPARE_MB + NEW_FOLDER_MB + redoLogMb)
+  if (existsSync(folder)) refuseFullDisk(dataDir, SPARE_MB, SPARE_FILES)
+  else refuseFullDisk(dataDir, SPARE_MB + NEW_FOLDER_MB + redoLogMb, SPARE_FILES + NEW_FOLDER_FILES)
   if (!existsSync(folder)) {
     onProgress('making the database folder …')
     await initialise(server, folder, logFile, redoLogMb)
@@ -139,10 +143,16 @@ function refuseNewerData(file: string, server: ServerProgram): void {
   )
 }
 
-/** @throws StartFault when less than `neededMb` is free, before a server fails half-way with many words */
-function refuseFullDisk(dataDir: string, neededMb: number): void {
-  const { bavail, bsize } = statfsSync(dataDir)
+/** @throws StartFault when less is free, before a server fails half-way with many words */
+function refuseFullDisk(dataDir: string, neededMb: number, neededFiles: number): void {
+  const { bavail, bsize, files, ffree } = statfsSync(dataDir)
   const freeMb = Math.floor((bavail * bsize) / 1024 / 1024)
+  // Some file systems have no such limit, and say 0.
+  if (files > 0 && ffree < neededFiles) {
+    throw new StartFault(
+      `the disk that holds ${dataDir} has room for ${ffree} files and the private database needs ${neededFiles}: remove some, or set another DATA_DIR`,
+    )
+  }
   if (freeMb >= neededMb) return
   throw new StartFault(
     `the disk that holds ${dataDir} has ${freeMb} MB left and the private database needs ${neededMb} MB: free some space, or set another DATA_DIR`,

@@ -88,7 +88,9 @@ test('everything serves when the ready line is printed; SIGTERM leaves nothing r
   expect(demo()).not.toHaveProperty('operatorUrl')
 
   const operatorPort = await freePort()
-  const second = run({ OPERATOR_PORT: String(operatorPort) })
+  // What is on this machine is not asked by way of the environment's proxy.
+  const proxy = { NODE_USE_ENV_PROXY: '1', HTTP_PROXY: `http://127.0.0.1:${await freePort()}` }
+  const second = run({ OPERATOR_PORT: String(operatorPort), ...proxy })
   await second.ready
   expect(demo().partyScoped).toEqual(partyScoped)
   expect(demo().operatorUrl).toBe(`http://127.0.0.1:${operatorPort}`)
