@@ -6,6 +6,7 @@ import { monotonicMs } from '../src/clock.ts'
 import {
   type HeadRequest,
   listDueDeliveries,
+  listOldestDeliveries,
   listWaitingUpTo,
   type PendingDelivery,
   type QueuePosition,
@@ -179,7 +180,7 @@ export class LaneBacklog {
   }
 
   async #read(times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
-    // To begin with the oldest, many have to be there to choose from.
+    // Each read chooses among many.
     if (hasRecovered(times)) this.#readRows = MOST_READ_ROWS
     const rows = this.#deps.readAhead.begin(this.#readRows)
     // Then it asks for more only when it has little left, not again and again for what it can't have.
@@ -196,15 +197,13 @@ export class LaneBacklog {
     const generation = this.#generation
     const headIsDue = this.#nudged || this.isHeadDue
     this.#nudged = false
-    let after = this.#position
+    const oldestFirst = hasRecovered(times)
+    let after = oldestFirst ? undefined : this.#position
     if (after && headIsDue && !(await this.#holdsAllUpTo(after, times))) after = undefined
     const sawHead = headIsDue || after === undefined
     // What is held stands at the head of the queue until it is recorded: read past it.
     const limit = rows + (after ? 0 : this.#held.size)
-    const read =
-      after || limit > MOST_SHARED_ROWS
-        ? await listDueDeliveries(this.#deps.knex, this.#webhookId, times, after, limit)
-        : await this.#deps.readHead({ webhookId: this.#webhookId, times, limit })
+    const read = await this.#list(times, after, limit)
     // What was dropped meanwhile may have been dropped for what this reading did not see yet.
     if (generation !== this.#generation) return false
     if (sawHead) this.#headReadAtMs = nowMs
@@ -215,10 +214,11 @@ export class LaneBacklog {
     for (const delivery of read) delivery.place = ++this.#place
     const fresh = read.filter(({ eventId }) => !this.#held.has(eventId) && !this.#recordedDuringRead.has(eventId))
     const last = read.at(-1)
-    if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
+    // Of what stands before the last of the oldest, not all has been read.
+    if (oldestFirst) this.#position = undefined
+    else if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
     const current = fresh.filter(isCurrent)
-    // What waits for its retry stands in the order of that: its wait depends on chance, and on how often it has failed.
-    if (hasRecovered(times)) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
+    if (oldestFirst) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
     for (const delivery of current) this.#hold(delivery)
     const areAllCurrent = current.length === fresh.length
     if (read.length < limit) {
@@ -227,6 +227,13 @@ export class LaneBacklog {
       else this.#headReadAtMs = -Infinity
     }
     return !areAllCurrent
+  }
+
+  #list(times: ReadTimes, after: QueuePosition | undefined, limit: number): Promise<PendingDelivery[]> {
+    const webhookId = this.#webhookId
+    if (hasRecovered(times)) return listOldestDeliveries(this.#deps.knex, webhookId, times, limit)
+    if (after || limit > MOST_SHARED_ROWS) return listDueDeliveries(this.#deps.knex, webhookId, times, after, limit)
+    return this.#deps.readHead({ webhookId, times, limit })
   }
 
   /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */

@@ -87,6 +87,32 @@ export async function listDueDeliveries(
   return (rows as Row[]).map((row) => toPending(webhookId, row))
 }
 
+/** Of so many that a recovery brings, the oldest come first: their keys are read each time, and each is small. */
+const OLDEST_OF = 10_000
+
+/**
+ * The same after a recovery: of those that stand first in the queue the oldest events, and these in the order of the queue. What
+ * waits for its retry stands in the order of that, which chance decides, and how often it has failed.
+ */
+export async function listOldestDeliveries(
+  knex: Knex,
+  webhookId: string,
+  times: ReadTimes,
+  limit: number,
+): Promise<PendingDelivery[]> {
+  const due = isToBeRead(times)
+  const [rows] = await knex.raw(
+    `SELECT ${COLUMNS} FROM (
+       SELECT first.* FROM (
+         SELECT q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test FROM delivery_queue q
+         WHERE q.webhook_id = ? AND ${due.sql} ORDER BY q.due_at, q.event_id LIMIT ?
+       ) first ORDER BY first.event_id LIMIT ?
+     ) q STRAIGHT_JOIN event_bodies b ON b.event_id = q.event_id`,
+    [webhookId, ...due.values, OLDEST_OF, limit],
+  )
+  return (rows as Row[]).map((row) => toPending(webhookId, row)).sort(inQueueOrder)
+}
+
 export interface HeadRequest {
   webhookId: string
   times: ReadTimes

@@ -48,7 +48,8 @@ function takeAll(backlog: LaneBacklog): string[] {
 
 test('after a recovery those of the oldest events come first, whenever their retries would have been', async () => {
   const { knex } = db.database
-  const { id, backlog, queued } = await backlogOf(120)
+  // More than one read brings.
+  const { id, backlog, queued } = await backlogOf(1000)
   const now = world.clock.now()
   const oldestFirst = queued.toSorted()
   // As far ahead as chance and the schedule would have it: here the oldest is the last.
@@ -56,8 +57,12 @@ test('after a recovery those of the oldest events come first, whenever their ret
     const dueAt = new Date(now.getTime() + 3_600_000 - n * 1000)
     await knex('delivery_queue').where({ webhook_id: id, event_id: eventId }).update({ due_at: dueAt, attempts: 1 })
   }
-  await backlog.read({ now, until: ALL }, () => true)
-  expect(takeAll(backlog)).toEqual(oldestFirst)
+  const taken: string[] = []
+  while (backlog.dryAtMs === undefined) {
+    await backlog.read({ now, until: ALL }, () => true)
+    taken.push(...takeAll(backlog))
+  }
+  expect(taken).toEqual(oldestFirst)
 })
 
 test('copies come in the order of the queue, each once, until a look at the head has found all of them', async () => {

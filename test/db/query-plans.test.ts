@@ -45,7 +45,13 @@ const recorder = new StatementRecorder()
 
 beforeAll(async () => {
   tls = await createTestTls()
-  receiver = await startHttpsReceiver(tls, ({ path }) => ({ status: path === '/broken' ? 500 : 204 }))
+  let recovers = false
+  receiver = await startHttpsReceiver(tls, ({ path }) => {
+    if (path !== '/recovers') return { status: path === '/broken' ? 500 : 204 }
+    const status = recovers ? 204 : 500
+    recovers = true
+    return { status }
+  })
   app = await startTestApp()
   world = await new DeliveryWorld(app.database).open()
 })
@@ -68,7 +74,7 @@ async function callEverything(): Promise<void> {
 async function deliverEverything(): Promise<void> {
   const { clock } = world
   const { knex } = app.database
-  for (const path of ['/ok', '/broken', '/broken/for-a-day']) {
+  for (const path of ['/ok', '/broken', '/recovers', '/broken/for-a-day']) {
     const { id } = await world.webhook({ endpoint: `${receiver.url}${path}` })
     if (path.endsWith('day')) await knex('webhooks').where({ id }).update({ first_failure_at: new Date(clock.nowMs() - 25 * 3_600_000) }) // prettier-ignore
   }
@@ -85,6 +91,7 @@ async function deliverEverything(): Promise<void> {
   await follow().then(follow)
   const waiting = async () => Boolean((await knex('unrouted_events').first()) ?? (await knex('delivery_queue').first()))
   await expect.poll(waiting, { timeout: 20_000 }).toBe(false)
+  await expect.poll(() => recorder.statements.some((sql) => sql.includes('ORDER BY first.event_id'))).toBe(true)
   await daemon.stop()
   const log = createLogger('daemon', 'silent')
   const limits = { warnAfterSeconds: 0, warnByClockSeconds: 0, deleteAfterSeconds: 0, minWarningLeadSeconds: 0 }
