@@ -251,8 +251,7 @@ export class Lanes {
     if (!settings || this.#stopping) return 'stopped'
     const lane = new Lane(this.#laneDeps, taken, settings)
     this.#lanes.set(webhookId, lane)
-    const outcome = await lane.run()
-    this.#lanes.delete(webhookId)
+    const outcome = await lane.run().finally(() => this.#lanes.delete(webhookId))
     if (outcome === 'dry' && lane.eager) await clearEager(this.#options.database.knex, webhookId, token)
     return outcome
   }
