@@ -15,6 +15,7 @@ import {
   addImportRows,
   claimAbandonedImports,
   claimImport,
+  countLines,
   findImport,
   insertImport,
   listRefusals,
@@ -72,7 +73,9 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
         const begun = await claimOpenImport(trx, lab, path.importId)
         // Of a line that is there twice the last one counts, like in two calls.
         const byLine = new Map(body.rows.map((row) => [row.line, readRow(begun.kind, row)]))
-        if (begun.rows + byLine.size > MAX_IMPORT_ROWS) throw tooLarge()
+        // A call that is repeated replaces its own lines, also those that fill the import.
+        const replaced = await countLines(trx, begun.id, [...byLine.keys()])
+        if (begun.rows - replaced + byLine.size > MAX_IMPORT_ROWS) throw tooLarge()
         await addImportRows(trx, begun.id, [...byLine.values()], clock.nowMs())
         await audit.record(trx, lab.accountId, { labID: lab.id, importId: begun.id })
         return getImportOf(trx, lab, begun.id)

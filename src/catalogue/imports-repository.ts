@@ -141,6 +141,12 @@ export async function claimAbandonedImports(
   return Promise.all(rows.map(async (row) => toImport(row, await countRows(trx, row.id))))
 }
 
+/** How many of these lines are there already. Call under the import's lock. */
+export async function countLines(trx: Knex.Transaction, importId: string, lines: number[]): Promise<number> {
+  const found = await trx('catalogue_import_rows').where({ import_id: importId }).whereIn('line', lines).pluck('line')
+  return found.length
+}
+
 async function countRows(knex: Knex, importId: string): Promise<number> {
   const row = await knex('catalogue_import_rows').where({ import_id: importId }).count({ rows: '*' }).first()
   return Number(row!.rows)

@@ -235,6 +235,18 @@ describe('an import', () => {
     expect((await call('GET', path)).body).toEqual(first.body)
   })
 
+  test('that is full takes its last lines again, and no further one', async () => {
+    const path = await begin('tests')
+    const importId = path.split('/').at(-1)!
+    const row = { import_id: importId, new_id: newId(0), item_kind: 'test', sets_service_id: 0 }
+    const lines = Array.from({ length: 24_999 }, (_, index) => ({ ...row, line: index + 2 }))
+    await app.database.knex.batchInsert('catalogue_import_rows', lines, 5000)
+    const last = [24_999, 25_000, 25_001].map((line) => ({ line, cells: { ...CBC, code: `C${line}` } }))
+    for (let n = 0; n < 2; n++) expect((await put(path, last)).body.rows).toBe(25_000)
+    const further = await put(path, [...last, { line: 25_002, cells: CBC }])
+    expect([further.status, further.body.error.code]).toEqual([409, 'import_too_large'])
+  })
+
   test('is not committed before all its rows have arrived, nor with more', async () => {
     const path = await send('tests', [CBC])
     const answers = [await commit(path, 2), await commit(path, 1), await commit(path, 3)]
