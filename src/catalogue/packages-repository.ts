@@ -54,10 +54,23 @@ async function insertContents(trx: Knex.Transaction, packageId: string, testIds:
   if (rows.length > 0) await trx('package_tests').insert(rows)
 }
 
-/** What integrators can order.
- * @param partyId whose negotiated price counts where there is one; undefined: the standard price */
+/**
+ * What integrators can order. One view of both tables: a package that is committed between two looks would be listed without its
+ * tests, or with those of before.
+ * @param partyId whose negotiated price counts where there is one; undefined: the standard price
+ */
 export async function listPackages(
   knex: Knex,
+  accountId: string,
+  labId: string,
+  partyId: string | undefined,
+): Promise<PackageWithTests[]> {
+  const read = (trx: Knex.Transaction) => readPackages(trx, accountId, labId, partyId)
+  return knex.transaction(read, { isolationLevel: 'repeatable read' })
+}
+
+async function readPackages(
+  knex: Knex.Transaction,
   accountId: string,
   labId: string,
   partyId: string | undefined,
