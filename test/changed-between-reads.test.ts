@@ -4,7 +4,15 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { startDatabaseProxy, type DatabaseProxy } from '../scripts/crash/database-proxy.ts'
 import { startTestApp, type TestApp } from './support/app.ts'
-import { buildAccount, buildLab, buildPackage, buildTest } from './support/builders.ts'
+import {
+  buildAccount,
+  buildLab,
+  buildOperatorKey,
+  buildPackage,
+  buildTelecaller,
+  buildTest,
+  newContact,
+} from './support/builders.ts'
 
 /** Longer than what happens meanwhile takes. */
 const LATE_MS = 700
@@ -49,4 +57,18 @@ test('a package that comes while the list is read has its tests, or is not liste
   expect([first.status, withoutTests(first.body)]).toEqual([200, []])
   const { body } = await list()
   expect([body.packages.length, withoutTests(body)]).toEqual([1, []])
+})
+
+test("a staff's lead is made while the account gets its first telecaller", async () => {
+  const account = await buildAccount(app)
+  const lab = await buildLab(app, account)
+  const token = await buildOperatorKey(app, { role: 'staff', accountId: account.id })
+  const body = { labID: lab.id, first_name: 'Asha', contact: newContact() }
+  let telecallerId: string | undefined
+  const made = await between(
+    /telecaller_turns .*FOR UPDATE/s,
+    () => slowApp.call('POST', `/operator/accounts/${account.id}/entries`, { token, body }),
+    async () => (telecallerId = (await buildTelecaller(app, account)).id),
+  )
+  expect([made.status, made.body.assignedTo]).toEqual([201, telecallerId])
 })
