@@ -180,8 +180,11 @@ export function isDuplicate(error: unknown): boolean {
  */
 export function isConnectionFault(error: unknown): boolean {
   if (!(error instanceof Error)) return false
-  const { code, name } = error as Error & { code?: string }
+  const { code, name, fatal } = error as Error & { code?: string; fatal?: boolean }
   if (name === 'KnexTimeoutError' || SERVER_ERRNOS.has(errnoOf(error) ?? 0)) return true
+  // What the driver says to a statement for a connection that has ended has no code. In place of the fault that ended it knex
+  // throws this one, of its ROLLBACK.
+  if (fatal === true && code === undefined) return true
   return typeof code === 'string' && CONNECTION_CODES.has(code)
 }
 
