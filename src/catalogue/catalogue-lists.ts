@@ -6,6 +6,8 @@ import { monotonicMs } from '../clock.ts'
 import type { Representation } from '../representation.ts'
 
 const MAX_BYTES = 48 * 1024 * 1024
+/** What a list takes besides its bytes, about 750 of them measured: every party has lists of its own, and most are short. */
+const BYTES_BESIDES = 1024
 /** A change that was made past this service, by hand in the database, counts after this time at the latest. */
 const LONGEST_MS = 60_000
 
@@ -41,7 +43,7 @@ export class CatalogueLists {
     this.#known.set(name, current)
     try {
       const list = await current.list
-      if (this.#known.get(name) === current) this.#weigh(name, list.size)
+      if (this.#known.get(name) === current) this.#weigh(name, list.size + BYTES_BESIDES)
       return list
     } catch (error) {
       if (this.#known.get(name) === current) this.#forget(name)
