@@ -57,13 +57,14 @@ export function accountHandlers({ database, clock }: HandlerDeps): AccountHandle
     async updateAccount({ path, body, operator, audit }) {
       requireRole(operator, 'admin')
       if (body.timeZone !== undefined) requireTimeZone(body.timeZone)
-      const { id, mode, timeZone } = requireAccountOf(operator, await findAccount(knex, path.accountId))
+      const { id } = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const account = await database.transaction(async (trx) => {
         await audit.record(trx, id, { accountId: id })
         return updateAccount(trx, id, body)
       })
-      // What its calls may do follows from these, and is known in each process for a while.
-      if (account.mode !== mode || account.timeZone !== timeZone) await sleep(ACCOUNT_CHANGE_MS)
+      // What its calls may do follows from these, and is known in each process for a while. Also where nothing changes: the call
+      // may be the repeat of one whose answer was lost, a moment ago.
+      if (body.mode !== undefined || body.timeZone !== undefined) await sleep(ACCOUNT_CHANGE_MS)
       return { status: 200, body: toAccountRow(account) }
     },
   }

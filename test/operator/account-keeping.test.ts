@@ -60,6 +60,19 @@ describe('an account', () => {
     expect((await subscribe()).body.error.code).toBe('party_required')
   })
 
+  test('is switched when the answer is there, also to the repeat of a call whose answer was lost', async () => {
+    const own = await buildAccount(app)
+    const lab = await buildLab(app, own)
+    const subscribe = () => app.call('POST', '/client/events/subscribe', { token: own.token, body: subscribeBody(lab) })
+    expect((await subscribe()).status).toBe(200)
+    // As a process leaves it that is killed after its commit.
+    await app.database.knex('accounts').where({ id: own.id }).update({ mode: 'party_scoped' })
+    const startedAt = performance.now()
+    expect((await call('PATCH', ofAccount('', own.id), { mode: 'party_scoped' })).status).toBe(200)
+    app.clock.advance(Math.floor(performance.now() - startedAt))
+    expect((await subscribe()).body.error?.code).toBe('party_required')
+  })
+
   test('is listed page by page', async () => {
     for (let n = 0; n < 3; n++) await buildAccount(app)
     const first = (await call('GET', '/accounts', undefined, { limit: '2' })).body
