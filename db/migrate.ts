@@ -11,6 +11,7 @@ import { describeConnectionFault, isRightMissing } from './connection-fault.ts'
 import { driverOptions, isRetriable, SESSION_STATEMENTS } from './connection.ts'
 import { listMigrationNames, MIGRATIONS } from './knexfile.ts'
 import { takeMigrationGuard } from './migration-guard.ts'
+import { findServerSettingFaults } from './server-settings.ts'
 
 /** What a person must mend before the schema can be used. The message is one line that says how. */
 export class MigrationFault extends Error {}
@@ -27,7 +28,7 @@ const TABLE_LOCK_BUDGET_MS = 120_000
  * @param onProgress told in plain words what is done; at most one line a second
  * @param setting where the URL comes from
  * @returns the number of migrations applied by this call
- * @throws MigrationFault when the database can't be reached, is too old, its schema is newer than this code, or the user
+ * @throws MigrationFault when the database can't be reached, is too old or set up so that it can't be used, its schema is newer than this code, or the user
  * may not change it
  */
 export async function migrate(
@@ -39,7 +40,7 @@ export async function migrate(
   await makeSureDatabaseExists(mysqlUrl, onProgress, setting)
   const knex = connect(mysqlUrl)
   try {
-    await refuseOldServer(knex)
+    await refuseServer(knex)
     if (missingMigrations(await appliedMigrations(knex)).length === 0) return 0
     const guard = await takeMigrationGuard(knex, onProgress)
     try {
@@ -167,10 +168,12 @@ function missingMigrations(applied: string[]): string[] {
   return known.filter((name) => !applied.includes(name))
 }
 
-async function refuseOldServer(knex: Knex): Promise<void> {
+async function refuseServer(knex: Knex): Promise<void> {
   const [rows] = await knex.raw('SELECT VERSION() AS version')
   const fault = serverFault(String(rows[0].version))
   if (fault) throw new MigrationFault(fault)
+  const faults = await findServerSettingFaults(knex)
+  if (faults.length > 0) throw new MigrationFault(faults.join('; '))
 }
 
 /** @returns a sentence when a server of this version can't be used. Exported for its test. */
@@ -201,6 +204,7 @@ async function makeSureDatabaseExists(
     const connection = await createConnection({ ...options, database: undefined })
     try {
       onProgress(`creating the database ${options.database} …`)
+      for (const statement of SESSION_STATEMENTS) await connection.query(statement)
       // Every table names its own; this is for what is made by hand.
       await connection.query(
         `CREATE DATABASE IF NOT EXISTS ${escapeId(options.database!)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,

@@ -6,6 +6,7 @@ import { describeConnectionFault } from '../db/connection-fault.ts'
 import type { Database } from '../db/connection.ts'
 import { findDurabilityFaults } from '../db/durability.ts'
 import { schemaIsCurrent } from '../db/migrate.ts'
+import { findServerSettingFaults } from '../db/server-settings.ts'
 import type { DatabaseClock } from './clock.ts'
 import type { Config } from './config.ts'
 import { deriveKeys, isSealedUnder } from './crypto.ts'
@@ -46,6 +47,8 @@ async function followAndCheck({ database, clock, counts, logger, config }: Datab
   if (!(await schemaIsCurrent(database.knex))) {
     throw new StartRefused('the database schema is not current: run make migrate')
   }
+  const unusable = await findServerSettingFaults(database.knex)
+  if (unusable.length > 0) throw new StartRefused(unusable.join('; '))
   const foreign = config.secretsKeyLost ? [] : await findForeignKey(database.knex, config.secretsKey)
   if (foreign.length > 0 && config.production) throw new StartRefused(foreign.join('; '))
   for (const reason of foreign) logger.warn('secrets.foreign_key', { reason })
