@@ -19,4 +19,5 @@ export const TIME = 'DATETIME(3)'
 /** Written by the database's own clock, for routing only (which webhooks were active when an event was recorded). */
 export const ROUTING_TIME = 'DATETIME(6)'
 
-export const TABLE = 'ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin'
+/** With the row format named: that of a server may be an older one, in which keys of text are too long. */
+export const TABLE = 'ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin'

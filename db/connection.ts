@@ -46,10 +46,19 @@ export function driverOptions(mysqlUrl: string): ConnectionOptions {
   }
 }
 
-/** Run on every new connection, before its first use. */
+/**
+ * Run on every new connection, before its first use. Whatever a server's own defaults, or its init_connect, would make of a
+ * statement's meaning is set here: with autocommit off an answer would be no promise, and with another completion_type, a
+ * limit of rows, unchecked keys or a shorter GROUP_CONCAT a result would be another one. None of it needs a right.
+ */
 export const SESSION_STATEMENTS = [
-  `SET time_zone='+00:00', innodb_lock_wait_timeout=1, sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY'`,
-  'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED',
+  // NAMES: a server that takes no character set from its clients would read and store other letters.
+  `SET NAMES utf8mb4 COLLATE utf8mb4_bin, autocommit=1, completion_type=0, time_zone='+00:00', innodb_lock_wait_timeout=1,
+    sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY', default_storage_engine=InnoDB,
+    foreign_key_checks=1, unique_checks=1, sql_auto_is_null=0, sql_safe_updates=0, sql_big_selects=1,
+    sql_select_limit=18446744073709551615, group_concat_max_len=1048576
+    /*!80000 , max_execution_time=0 */ /*M! , max_statement_time=0 */`,
+  'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE',
   // A client that is gone without a word must not keep its locks. MySQL has nothing for open transactions alone; there the
   // connection goes after two minutes of silence.
   'SET wait_timeout=120 /*M!100301 , idle_transaction_timeout=5 */',
