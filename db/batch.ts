@@ -5,6 +5,7 @@
 import type { Knex } from 'knex'
 import { monotonicMs } from '../src/clock.ts'
 import { lastCommitAtMs, requireTimeToCommit, tooLate } from './deadline.ts'
+import { endWhenReadOnly } from './read-only-connection.ts'
 import type { ConnectionWatch } from './silent-connection.ts'
 import {
   createPool,
@@ -115,6 +116,7 @@ export function createBatchPool(
     try {
       if (!prepared.has(connection)) {
         watch.add(connection)
+        endWhenReadOnly(connection)
         await query(connection, sessionStatements.join(';'))
         prepared.add(connection)
       }

@@ -8,6 +8,7 @@ import { unavailable } from '../src/errors.ts'
 import { createBatchPool, ServerClockMoved, type BatchPool } from './batch.ts'
 import { requireTimeToCommit, runBefore, tooLate } from './deadline.ts'
 import { parseMysqlUrl } from './mysql-url.ts'
+import { endWhenReadOnly } from './read-only-connection.ts'
 import { ConnectionWatch, type DriverConnection } from './silent-connection.ts'
 
 /** Deadlock: the server rolled the whole transaction back. Also a cluster's answer to COMMIT. */
@@ -82,6 +83,7 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
       createTimeoutMillis: 2500,
       afterCreate: (connection: DriverConnection, done: (error: unknown, connection: unknown) => void) => {
         watch.add(connection)
+        endWhenReadOnly(connection)
         const prepare = (n: number) => {
           if (n === SESSION_STATEMENTS.length) return done(null, connection)
           connection.query(SESSION_STATEMENTS[n], (fault: unknown) =>
@@ -221,6 +223,8 @@ const CONNECTION_CODES = new Set([
   'ER_CON_COUNT_ERROR', 'POOL_CLOSED', 'HANDSHAKE_SSL_ERROR', 'HANDSHAKE_NO_SSL_SUPPORT',
   // The name of its host, as long as a container that bears it is started anew.
   'ENOTFOUND', 'EAI_AGAIN',
+  // Of a connection that was given up: a ROLLBACK that was not sent any more.
+  'ERR_STREAM_DESTROYED',
 ]) // prettier-ignore
 
 function errnoOf(error: unknown): number | undefined {

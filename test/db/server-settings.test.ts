@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { createConnection, type RowDataPacket } from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { COMMIT } from '../../db/batch.ts'
-import { connectDatabase, driverOptions, type Database } from '../../db/connection.ts'
+import { connectDatabase, driverOptions, isConnectionFault, type Database } from '../../db/connection.ts'
 import { listMigrationNames } from '../../db/knexfile.ts'
 import { migrate, MigrationFault } from '../../db/migrate.ts'
 import { serverSettingFaultsOf } from '../../db/server-settings.ts'
@@ -141,4 +141,38 @@ describe('a binary log by statements', () => {
     expect(faults({ log_bin: 'ON', binlog_format: 'ROW', innodb_page_size: '16384' })).toEqual([])
     expect(faults({ log_bin: 'ON', innodb_page_size: '4096' })).toEqual([expect.stringContaining('innodb_page_size')])
   })
+})
+
+test('a server that has become read-only is asked through new connections, which may lead to the one in its place', async () => {
+  await migrate(server.mysqlUrl, log)
+  const root = await createConnection(driverOptions(server.mysqlUrl))
+  await root.query("CREATE USER plain@localhost IDENTIFIED BY 'secret'")
+  await root.query('GRANT SELECT, INSERT, UPDATE, DELETE ON lis.* TO plain@localhost')
+  await root.end()
+  const database = connectDatabase(server.mysqlUrl.replace('//root@', '//plain:secret@'), 1)
+  const write = { sql: 'UPDATE migration_guard SET beat = beat + 1 WHERE id = 1' }
+  const ID = 'SELECT CONNECTION_ID() AS id'
+  const writes = [
+    () => database.knex.raw(write.sql),
+    () => database.transaction((trx) => trx.raw(write.sql)),
+    () => database.batch.transaction((send) => send([write, COMMIT])),
+  ]
+  const connections = async () => [
+    (await database.knex.raw(ID))[0][0].id,
+    await database.batch.transaction(async (send) => (await send([{ sql: ID }]))[0]![0]!.id),
+  ]
+  try {
+    for (const refused of writes) {
+      const before = await connections()
+      await setGlobal('read_only = 1')
+      const fault = await refused().catch((error) => error)
+      await setGlobal('read_only = 0')
+      expect(isConnectionFault(fault) || fault.code === 'unavailable', String(fault?.stack ?? fault)).toBe(true)
+      const after = await connections()
+      expect(after.filter((id, n) => id === before[n])).toHaveLength(1)
+      for (const again of writes) await again()
+    }
+  } finally {
+    await database.close()
+  }
 })
