@@ -7,7 +7,13 @@ import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { discardOldCopies, listDueHeads, type HeadRequest } from '../src/deliveries/delivery-queue-repository.ts'
-import { clearEager, confirmSettingsRead, listOwnedLanes, type LaneState } from '../src/deliveries/lanes-repository.ts'
+import {
+  clearEager,
+  confirmSettingsRead,
+  freeLanes,
+  listOwnedLanes,
+  type LaneState,
+} from '../src/deliveries/lanes-repository.ts'
 import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
@@ -27,6 +33,8 @@ const IDLE_REFRESH_MS = 1000
 const DISCARD_ROWS = 500
 const SETTLE_RETRY_MS = 200
 const NUDGE_ALL_EACH_MS = 100
+/** While it stops a daemon gives back so often what has ended: its slowest request may take 10 s more. */
+const FREE_EACH_MS = 200
 /** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
 const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
 /** From here on a dry lane leaves at once instead of listening. */
@@ -73,6 +81,8 @@ export class Lanes {
   #refreshAgain = false
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys(), ...this.#reserved.keys()]))
   #stopping = false
+  /** Of webhooks that nothing is under way for any more since then, their lanes still being ours by their rows. */
+  #ended: string[] = []
 
   constructor(options: LanesOptions) {
     this.#options = options
@@ -192,7 +202,7 @@ export class Lanes {
       // What was taken under a token that is not ours any more will be freed.
       if (!taken || token !== this.#options.token()) return
       const outcome = await this.#runOwned(taken)
-      // When all of them stop, one statement frees them together; each is still due then, and the next owner settles it.
+      // When all of them stop, a few statements free them together; each is still due then, and the next owner settles it.
       if (outcome !== 'lost' && !this.#stopping) await this.#giveBack(webhookId, token)
     } catch (error) {
       // Nothing is lost: the row still says that the lane is due, and if it says that it is ours, the next watch finds it.
@@ -200,6 +210,7 @@ export class Lanes {
     } finally {
       this.#busy.delete(webhookId)
       this.#left.add(webhookId)
+      if (this.#stopping) this.#ended.push(webhookId)
     }
   }
 
@@ -234,11 +245,22 @@ export class Lanes {
     for (const lane of this.#lanes.values()) lane.lose()
   }
 
-  /** Starts nothing more. Resolves when every lane has ended; what is in flight has its own deadline. */
+  /**
+   * Starts nothing more. Resolves when every lane has ended; what is in flight has its own deadline. Other daemons need not wait
+   * for that: lanes without a request under way are given back meanwhile. The caller frees the last ones with the daemon's row.
+   */
   async stop(): Promise<void> {
     this.#stopping = true
+    this.#ended.push(...this.#reserved.keys())
+    this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.stop()
-    while (this.#busy.size > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+    let freedAtMs = monotonicMs()
+    while (this.#busy.size > 0) {
+      await new Promise((resolve) => setTimeout(resolve, 10))
+      if (monotonicMs() - freedAtMs < FREE_EACH_MS) continue
+      await this.#freeEnded()
+      freedAtMs = monotonicMs()
+    }
     clearInterval(this.#timer)
     this.#nudges.stop()
   }
@@ -278,6 +300,17 @@ export class Lanes {
         await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS))
         if (this.#stopping) return
       }
+    }
+  }
+
+  async #freeEnded(): Promise<void> {
+    const webhookIds = this.#ended.splice(0).filter((webhookId) => !this.#busy.has(webhookId))
+    if (webhookIds.length === 0) return
+    try {
+      await freeLanes(this.#options.database.knex, webhookIds, this.#options.token())
+    } catch (error) {
+      this.#options.log.debug('lanes.free_retried', errorFields(error))
+      this.#ended.push(...webhookIds)
     }
   }
 

@@ -123,6 +123,14 @@ export async function settleLanes(
   ])
 }
 
+/** Gives lanes back as they are: each is still due as it was when it was taken, and its next owner settles it. */
+export async function freeLanes(knex: Knex, webhookIds: string[], token: string): Promise<void> {
+  await knex.raw('UPDATE lanes FORCE INDEX (PRIMARY) SET owner = NULL WHERE webhook_id IN (?) AND owner = ?', [
+    webhookIds,
+    token,
+  ])
+}
+
 /**
  * Lets a daemon look at the lane. After the rows that it is to find: a lane that settles at this moment holds the row, and
  * either has seen them or lets us lower what it wrote.
