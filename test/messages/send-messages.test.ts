@@ -61,6 +61,28 @@ function httpGateway(): MessageGateway {
   return createMessageGateway({ url: gateway.url, dataDir: '/nonexistent', now: () => clock.now(), deadlineMs: DEADLINE_MS })
 } // prettier-ignore
 
+test('a message whose row somebody else holds when the gateway has taken it is marked as sent, and is not sent again', async () => {
+  const [eventId] = await normalMessages(1)
+  let taken = 0
+  const held: Promise<void>[] = []
+  // Longer than a statement waits for a lock, shorter than two do.
+  const HELD_MS = 1500
+  const holding: MessageGateway = {
+    async send() {
+      taken += 1
+      const trx = await db.database.knex.transaction()
+      await trx('messages').where({ event_id: eventId }).forUpdate().first('event_id')
+      const release = async () => void (await trx.rollback())
+      held.push(new Promise((resolve) => setTimeout(resolve, HELD_MS)).then(release))
+    },
+  }
+  const [outcome] = await Promise.allSettled([sending(holding).run()])
+  await Promise.all(held)
+  expect(outcome!.status).toBe('fulfilled')
+  expect(await rowOf(eventId!)).toMatchObject({ due_at: null, sent_at: expect.any(Date) })
+  expect(taken).toBe(1)
+})
+
 test('a message is posted to the gateway as JSON, with its event’s id as Idempotency-Key, and is then done', async () => {
   const [eventId] = await normalMessages(1)
   await sending().run()
