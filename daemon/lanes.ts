@@ -37,6 +37,8 @@ const NUDGE_ALL_EACH_MS = 100
 const FREE_EACH_MS = 200
 /** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
 const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
+/** Settings that are read in one statement. */
+const SETTINGS_AT_A_TIME = 64
 /** From here on a dry lane leaves at once instead of listening. */
 const CROWDED_LANES = 4000
 /** Of one fan-out; the others are offered to whoever has time. */
@@ -352,21 +354,15 @@ export class Lanes {
     const readAtMs = monotonicMs()
     this.#refreshedAtMs = readAtMs
     const states = await listOwnedLanes(database.knex, ownToken)
+    const changed: { lane: Lane; state: LaneState }[] = []
     for (const state of states) {
       const lane = before.get(state.webhookId)
       before.delete(state.webhookId)
       if (!lane) {
         if (!this.#busy.has(state.webhookId) && ownToken === token()) void this.run(state.webhookId, true)
-        continue
-      }
-      const changed = state.settingsChangedAt !== null || lane.settingsAt.getTime() !== state.updatedAt.getTime()
-      const settings = changed
-        ? this.#usableSettings(state, await this.#ownership.readSettings(state.webhookId))
-        : undefined
-      // One that breaks while it runs stops alone: the others must be read on.
-      if (changed && !settings) lane.stop()
-      else lane.refresh(state, readAtMs, settings)
-      if (state.settingsChangedAt !== null) await confirmSettingsRead(database.knex, state, ownToken)
+      } else if (state.settingsChangedAt !== null || lane.settingsAt.getTime() !== state.updatedAt.getTime()) {
+        changed.push({ lane, state })
+      } else lane.refresh(state, readAtMs)
     }
     for (const lane of before.values()) lane.lose()
     const owned = new Set(states.map(({ webhookId }) => webhookId))
@@ -374,5 +370,23 @@ export class Lanes {
       if (taken.readAtMs < readAtMs && !owned.has(webhookId)) this.#reserved.delete(webhookId)
     }
     for (const lane of this.#lanes.values()) lane.pump()
+    // Behind the others, and many in one round trip: an erasure may change those of every lane, and a view that is too old starts
+    // nothing.
+    for (let at = 0; at < changed.length; at += SETTINGS_AT_A_TIME) {
+      await this.#refreshSettings(changed.slice(at, at + SETTINGS_AT_A_TIME), readAtMs, ownToken)
+    }
+  }
+
+  async #refreshSettings(changed: { lane: Lane; state: LaneState }[], readAtMs: number, token: string): Promise<void> {
+    const read = await Promise.all(changed.map(({ state }) => this.#ownership.readSettings(state.webhookId)))
+    for (const [n, { lane, state }] of changed.entries()) {
+      const settings = this.#usableSettings(state, read[n]!)
+      // One that breaks while it runs stops alone: the others must be read on.
+      if (settings) lane.refresh(state, readAtMs, settings)
+      else lane.stop()
+      lane.pump()
+    }
+    const asked = changed.flatMap(({ state }) => (state.settingsChangedAt === null ? [] : [state]))
+    if (asked.length > 0) await confirmSettingsRead(this.#options.database.knex, asked, token)
   }
 }

@@ -161,10 +161,16 @@ export async function settingsAreUnread(knex: Knex, webhookId: string): Promise<
 }
 
 /** The owner has read them. A change that came after that reading stands. */
-export async function confirmSettingsRead(knex: Knex, lane: LaneState, token: string): Promise<void> {
-  await knex('lanes')
-    .where({ webhook_id: lane.webhookId, owner: token, settings_changed_at: lane.settingsChangedAt })
-    .update({ settings_changed_at: null })
+export async function confirmSettingsRead(knex: Knex, lanes: LaneState[], token: string): Promise<void> {
+  await knex.raw(
+    `UPDATE lanes FORCE INDEX (PRIMARY) SET settings_changed_at = NULL
+     WHERE webhook_id IN (?) AND owner = ? AND (webhook_id, settings_changed_at) IN (${lanes.map(() => '(?, ?)').join(', ')})`,
+    [
+      lanes.map(({ webhookId }) => webhookId),
+      token,
+      ...lanes.flatMap(({ webhookId, settingsChangedAt }) => [webhookId, settingsChangedAt!]),
+    ],
+  )
 }
 
 /** Clears a recovery's read-ahead once nothing waits any more behind it. */
