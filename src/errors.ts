@@ -85,7 +85,7 @@ export function labForbidden(field: 'labID' | 'branchID'): DomainError {
  * @param name as the sentence names it, where that is another word: `corporateUser`
  */
 export function unknownId(what: string, id: string, field: string, name: string = what): DomainError {
-  return new DomainError('bad_request', `unknown_${what}`, `unknown ${name} ${clipped(id)}`.trimEnd(), {
+  return new DomainError('bad_request', `unknown_${what}`, `unknown ${name} ${clipped(id)}`, {
     fields: [{ field, message: 'is unknown' }],
   })
 }
