@@ -7,13 +7,7 @@ import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { discardOldCopies, listDueHeads, type HeadRequest } from '../src/deliveries/delivery-queue-repository.ts'
-import {
-  clearEager,
-  confirmSettingsRead,
-  freeLanes,
-  listOwnedLanes,
-  type LaneState,
-} from '../src/deliveries/lanes-repository.ts'
+import { clearEager, freeLanes, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
@@ -22,6 +16,7 @@ import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
 import { Lane, type LaneDeps } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
+import { LaneViews, type Look } from './lane-views.ts'
 import { LeftLanes } from './left-lanes.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
@@ -37,8 +32,6 @@ const NUDGE_ALL_EACH_MS = 100
 const FREE_EACH_MS = 200
 /** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
 const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
-/** Settings that are read in one statement. */
-const SETTINGS_AT_A_TIME = 64
 /** From here on a dry lane leaves at once instead of listening. */
 const CROWDED_LANES = 4000
 /** Of one fan-out; the others are offered to whoever has time. */
@@ -75,12 +68,10 @@ export class Lanes {
   readonly #broken = new BrokenLanes()
   readonly #left = new LeftLanes()
   readonly #ownership: LaneOwnership
+  readonly #views: LaneViews
   /** Taken along with a fan-out, until their jobs run. */
   readonly #reserved = new Map<string, TakenLane>()
   #timer: NodeJS.Timeout | undefined
-  #refreshing = false
-  #refreshedAtMs = -Infinity
-  #refreshAgain = false
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys(), ...this.#reserved.keys()]))
   #stopping = false
   /** Of webhooks that nothing is under way for any more since then, their lanes still being ours by their rows. */
@@ -89,7 +80,13 @@ export class Lanes {
   constructor(options: LanesOptions) {
     this.#options = options
     const { database, clock, keys, client, maxInFlight, record, log } = options
-    this.#ownership = new LaneOwnership(database, keys, clock)
+    const ownership = new LaneOwnership(database, keys, clock)
+    this.#ownership = ownership
+    this.#views = new LaneViews({
+      ...{ database, ownership, log, token: options.token, lanes: this.#lanes },
+      usableSettings: (state, settings) => this.#usableSettings(state, settings),
+      looked: (look) => this.#looked(look),
+    })
     this.#laneDeps = {
       knex: database.knex,
       clock,
@@ -177,8 +174,7 @@ export class Lanes {
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
   readSettings(): void {
-    if (this.#refreshing) this.#refreshAgain = true
-    else void this.#refreshNow()
+    void this.#views.refreshAnew()
   }
 
   /** Asked for more often than that it comes once: whoever can send datagrams must not make every lane read all the time. */
@@ -327,66 +323,15 @@ export class Lanes {
   async #watch(): Promise<void> {
     for (const lane of this.#lanes.values()) lane.tick()
     const isIdle = this.#lanes.size === 0 && this.#busy.size === 0 && this.#reserved.size === 0
-    if (isIdle && monotonicMs() - this.#refreshedAtMs < IDLE_REFRESH_MS) return
-    if (!this.#refreshing) await this.#refreshNow()
+    if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
   }
 
-  async #refreshNow(): Promise<void> {
-    this.#refreshing = true
-    try {
-      do {
-        this.#refreshAgain = false
-        await this.#refresh()
-      } while (this.#refreshAgain)
-    } catch (error) {
-      // The lanes' view grows old and they start nothing; that is what the age is for.
-      this.#options.log.debug('lanes.refresh_failed', errorFields(error))
-    } finally {
-      this.#refreshing = false
+  #looked({ owned, strangers, readAtMs, token }: Look): void {
+    for (const webhookId of strangers) {
+      if (!this.#busy.has(webhookId) && token === this.#options.token()) void this.run(webhookId, true)
     }
-  }
-
-  async #refresh(): Promise<void> {
-    const { database, token } = this.#options
-    const ownToken = token()
-    // Only what was ours before the query can be missed by it.
-    const before = new Map(this.#lanes)
-    const readAtMs = monotonicMs()
-    this.#refreshedAtMs = readAtMs
-    const states = await listOwnedLanes(database.knex, ownToken)
-    const changed: { lane: Lane; state: LaneState }[] = []
-    for (const state of states) {
-      const lane = before.get(state.webhookId)
-      before.delete(state.webhookId)
-      if (!lane) {
-        if (!this.#busy.has(state.webhookId) && ownToken === token()) void this.run(state.webhookId, true)
-      } else if (state.settingsChangedAt !== null || lane.settingsAt.getTime() !== state.updatedAt.getTime()) {
-        changed.push({ lane, state })
-      } else lane.refresh(state, readAtMs)
-    }
-    for (const lane of before.values()) lane.lose()
-    const owned = new Set(states.map(({ webhookId }) => webhookId))
     for (const [webhookId, taken] of this.#reserved) {
       if (taken.readAtMs < readAtMs && !owned.has(webhookId)) this.#reserved.delete(webhookId)
     }
-    for (const lane of this.#lanes.values()) lane.pump()
-    // Behind the others, and many in one round trip: an erasure may change those of every lane, and a view that is too old starts
-    // nothing.
-    for (let at = 0; at < changed.length; at += SETTINGS_AT_A_TIME) {
-      await this.#refreshSettings(changed.slice(at, at + SETTINGS_AT_A_TIME), readAtMs, ownToken)
-    }
-  }
-
-  async #refreshSettings(changed: { lane: Lane; state: LaneState }[], readAtMs: number, token: string): Promise<void> {
-    const read = await Promise.all(changed.map(({ state }) => this.#ownership.readSettings(state.webhookId)))
-    for (const [n, { lane, state }] of changed.entries()) {
-      const settings = this.#usableSettings(state, read[n]!)
-      // One that breaks while it runs stops alone: the others must be read on.
-      if (settings) lane.refresh(state, readAtMs, settings)
-      else lane.stop()
-      lane.pump()
-    }
-    const asked = changed.flatMap(({ state }) => (state.settingsChangedAt === null ? [] : [state]))
-    if (asked.length > 0) await confirmSettingsRead(this.#options.database.knex, asked, token)
   }
 }
