@@ -15,6 +15,8 @@ import { ConnectionWatch, type DriverConnection } from './silent-connection.ts'
 const ER_LOCK_DEADLOCK = 1213
 /** Lock wait timeout: only the statement was rolled back, so the transaction must be given up as a whole. */
 const ER_LOCK_WAIT_TIMEOUT = 1205
+/** MySQL: a group of servers took another transaction instead, and rolled this one back at its COMMIT. */
+const ER_TRANSACTION_ROLLBACK_DURING_COMMIT = 3101
 const ER_DUP_ENTRY = 1062
 
 /** The longest that a request may wait for the database in all, in milliseconds. Then it is answered 503. */
@@ -169,10 +171,11 @@ async function beforeDeadline<T>(work: Promise<T>, deadline: number): Promise<T>
   }
 }
 
+const RETRIABLE_ERRNOS = new Set([ER_LOCK_DEADLOCK, ER_LOCK_WAIT_TIMEOUT, ER_TRANSACTION_ROLLBACK_DURING_COMMIT])
+
 /** Whether the whole transaction should be run again. */
 export function isRetriable(error: unknown): boolean {
-  const errno = errnoOf(error)
-  return errno === ER_LOCK_DEADLOCK || errno === ER_LOCK_WAIT_TIMEOUT || error instanceof ServerClockMoved
+  return RETRIABLE_ERRNOS.has(errnoOf(error) ?? 0) || error instanceof ServerClockMoved
 }
 
 /** Whether the statement waited for another transaction's lock for as long as one may. */
@@ -204,16 +207,20 @@ const SERVER_ERRNOS = new Set([
   1021, // disk full
   1026, // error on write
   1030, // error from the storage engine
-  1037, 1041, // out of memory
+  1037, 1041, 1135, // out of memory
   1047, // Galera: this node is not ready
   1129, // it answers this host no more, after too many broken connections
+  1158, 1159, 1160, 1161, 1184, // it could not read or write the connection
   1114, // a table can't grow: the disk is full
   1180, // error while it committed
   1203, 1226, // too many connections or statements of this user
+  1206, 1637, // too many locks, or transactions, at a time
   1290, 1836, // read-only, as a server is that has handed over to another
   1317, // interrupted by the server's end
+  1969, 3024, // MariaDB, MySQL: interrupted for the time that it took
   1412, // the table is being changed
   1927, // MariaDB: the connection was killed
+  3100, 3168, // MySQL: the group of servers did not take the COMMIT, the server is not available
   4031, // MySQL: closed by the server for its silence
 ]) // prettier-ignore
 

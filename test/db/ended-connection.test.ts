@@ -3,7 +3,7 @@
  */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { COMMIT } from '../../db/batch.ts'
-import { isConnectionFault } from '../../db/connection.ts'
+import { isConnectionFault, isRetriable } from '../../db/connection.ts'
 import { startDatabaseProxy, type DatabaseProxy } from '../../scripts/crash/database-proxy.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildOperatorKey, newContact, subscribeBody } from '../support/builders.ts'
@@ -87,4 +87,15 @@ test('between two statements is the same fault', async () => {
       .catch((error) => error),
   ]
   expect(faults.map(isConnectionFault)).toEqual([true, true])
+})
+
+test('what a server says of its own state is its fault, and a COMMIT that lost to another one is run again', async () => {
+  const faultOf = (errno: number) =>
+    app.database.knex
+      .raw(`SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = ${errno}, MESSAGE_TEXT = 'as the server says'`)
+      .catch((error) => error)
+  const states = [1053, 1135, 1160, 1161, 1184, 1206, 1637, 1969, 3024, 3100, 3168]
+  const faults = await Promise.all(states.map(faultOf))
+  expect(faults.map((fault) => [fault.errno, isConnectionFault(fault)])).toEqual(states.map((errno) => [errno, true]))
+  expect(isRetriable(await faultOf(3101))).toBe(true)
 })
