@@ -26,9 +26,13 @@ export function recoveryHandlers({ database, clock, hint }: Deps): RecoveryHandl
       const webhook = await getWebhookWithin(knex, await getLogScope(knex, account, query), path.webhookId)
       const eventId = eventIdOf(path.eventId)
       const allowSecondMessage = body.allowSecondMessage ?? false
-      await database.transaction((trx) => redeliver(trx, webhook, eventId, allowSecondMessage, clock.now()))
+      const queued = await database.transaction(async (trx) => {
+        await redeliver(trx, webhook, eventId, allowSecondMessage, clock.now())
+        // Behind the COMMIT it could fail, and say of what is done that it is not.
+        return getDeliveryDetail(trx, webhook, path.eventId)
+      })
       hint()
-      const data = toDeliveryDetail(await getDeliveryDetail(knex, webhook, path.eventId))
+      const data = toDeliveryDetail(queued)
       return { status: 200, body: { success: true, message: 'Delivery queued again', data } }
     },
 

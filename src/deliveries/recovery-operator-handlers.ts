@@ -30,12 +30,14 @@ export function recoveryOperatorHandlers({ database, clock, hint }: Deps): Recov
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const webhook = await getWebhookOfAccount(knex, account.id, path.webhookId)
       const eventId = eventIdOf(path.eventId)
-      await database.transaction(async (trx) => {
+      const queued = await database.transaction(async (trx) => {
         await redeliver(trx, webhook, eventId, body.allowSecondMessage ?? false, clock.now())
         await audit.record(trx, account.id, { webhookId: webhook.id, eventId: publicEventId(eventId!) })
+        // Behind the COMMIT it could fail, and say of what is done that it is not.
+        return getDeliveryDetail(trx, webhook, path.eventId)
       })
       hint()
-      return { status: 200, body: toDeliveryDetail(await getDeliveryDetail(knex, webhook, path.eventId)) }
+      return { status: 200, body: toDeliveryDetail(queued) }
     },
 
     async startAccountRecovery({ path, body, operator, audit }) {

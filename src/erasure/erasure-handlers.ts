@@ -11,7 +11,7 @@ import { isIdShaped, newId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { findPatient } from '../patients/patients-repository.ts'
 import { NO_COUNTS, PHASES, subjectOf, tidy, toErasureRow, type Erasure, type ErasureSubject } from './erasure-rules.ts'
-import { runErasure } from './erasure-runner.ts'
+import { isLater, runErasure } from './erasure-runner.ts'
 import { findErasure, insertErasure, listErasedRecords } from './erasures-repository.ts'
 
 interface ErasureHandlers {
@@ -51,7 +51,11 @@ export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
         })
       })
       await runErasure(deps, erasure.id, monotonicMs() + ANSWER_WITHIN_MS)
-      const current = await findErasure(knex, keys, account.id, erasure.id)
+      const current = await findErasure(knex, keys, account.id, erasure.id).catch((error) => {
+        // The order is committed: how far it has come is told by the next look.
+        if (!isLater(error)) throw error
+        return erasure
+      })
       return { status: 201, body: toErasureRow(current ?? erasure, retention) }
     },
 

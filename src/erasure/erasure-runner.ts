@@ -2,7 +2,7 @@
  * Carries erasures on: the call that orders one does as much as fits into an answer, the rest is done here, in every API
  * process. Also what a process that was killed has begun.
  */
-import { isConnectionFault } from '../../db/connection.ts'
+import { isConnectionFault, isRetriable } from '../../db/connection.ts'
 import { monotonicMs } from '../clock.ts'
 import { DomainError } from '../errors.ts'
 import type { HintKind } from '../events/daemon-hints.ts'
@@ -32,9 +32,14 @@ export async function runErasure(
       }
     }
   } catch (error) {
-    if (!isConnectionFault(error) && !(error instanceof DomainError)) throw error
+    if (!isLater(error)) throw error
   }
   return false
+}
+
+/** Whether it is the database's fault, or somebody was in the way: what is ordered is carried on later. */
+export function isLater(error: unknown): boolean {
+  return isConnectionFault(error) || isRetriable(error) || error instanceof DomainError
 }
 
 /** @returns stops it, after the step under way */
