@@ -4,9 +4,9 @@
 import knexFactory, { type Knex } from 'knex'
 import type { ConnectionOptions } from 'mysql2'
 import { monotonicMs } from '../src/clock.ts'
-import { unavailable } from '../src/errors.ts'
+import { DomainError, unavailable } from '../src/errors.ts'
 import { createBatchPool, ServerClockMoved, type BatchPool } from './batch.ts'
-import { requireTimeToCommit, runBefore, tooLate } from './deadline.ts'
+import { requireTimeToCommit, runBefore, tooLate, withoutDeadline } from './deadline.ts'
 import { parseMysqlUrl } from './mysql-url.ts'
 import { endWhenReadOnly } from './read-only-connection.ts'
 import { ConnectionWatch, type DriverConnection } from './silent-connection.ts'
@@ -27,6 +27,9 @@ const REQUEST_BUDGET_MS = 4000
  * MySQL looks for waits that are over once a second only, so that it ends one after up to 2 s.
  */
 const LONGEST_LOCK_WAIT_MS = 2200
+
+/** Somebody else takes what is not marked for not done after ten seconds at the earliest. A stop waits for it. */
+const MARK_WITHIN_MS = 6000
 
 export interface Database {
   knex: Knex
@@ -140,6 +143,23 @@ async function repeat<T>(work: () => Promise<T>, deadline: number): Promise<T> {
       if (monotonicMs() + LONGEST_LOCK_WAIT_MS >= deadline) throw unavailable('the database is busy; try again shortly')
       // A short, growing, random wait: two transactions that met once don't meet again at once.
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(5 * attempt, 50)))
+    }
+  }
+}
+
+/**
+ * Marks what has happened outside of the database, where it would happen again without the mark: tried again, whatever keeps
+ * the database from it, for as long as that may still help. Nobody's deadline ends it. The same mark may be made twice.
+ */
+export async function insistOnMark(mark: () => Promise<void>): Promise<void> {
+  const untilMs = monotonicMs() + MARK_WITHIN_MS
+  for (let waitMs = 50; ; waitMs *= 2) {
+    try {
+      return await withoutDeadline(() => withinBudget(mark))
+    } catch (error) {
+      const isUnavailable = error instanceof DomainError && error.kind === 'unavailable'
+      if (!isUnavailable || monotonicMs() + waitMs >= untilMs) throw error
+      await new Promise((resolve) => setTimeout(resolve, waitMs))
     }
   }
 }

@@ -1,4 +1,4 @@
-import { withinBudget, type Database } from '../../db/connection.ts'
+import { insistOnMark, type Database } from '../../db/connection.ts'
 import type { Clock } from '../../src/clock.ts'
 import { errorFields, type Logger } from '../../src/logger.ts'
 import { composeMail, mailRetrySeconds, messageIdOf } from '../../src/mails/mail-rules.ts'
@@ -70,7 +70,7 @@ async function sendMail({ database, clock, log, transport, from }: SendMailsDeps
   } finally {
     clearInterval(holding)
   }
-  // Where somebody is in the way for a moment the mail would otherwise go out a second time.
-  await withinBudget(() => recordMailSent(database.knex, mail.id, clock.now()))
+  // Without it the mail would go out a second time.
+  await insistOnMark(() => recordMailSent(database.knex, mail.id, clock.now()))
   log.info('mail.sent', { state: mail.kind })
 }

@@ -1,4 +1,4 @@
-import { withinBudget, type Database } from '../../db/connection.ts'
+import { insistOnMark, type Database } from '../../db/connection.ts'
 import type { Clock } from '../../src/clock.ts'
 import { GatewayFault } from '../../src/gateway-request.ts'
 import { publicEventId } from '../../src/ids.ts'
@@ -99,8 +99,8 @@ async function sendMessage(deps: SendMessagesDeps, message: DueMessage): Promise
     log.warn('message.not_taken', { ...errorFields(error), eventId, attempt })
     return error instanceof GatewayFault && error.isOutage ? 'gateway_down' : 'done'
   }
-  // Somebody may hold the row for a while, as an erasure does; without this line the gateway is asked a second time.
-  await withinBudget(() => recordMessageSent(database.knex, message.eventId, clock.now()))
+  // Somebody may hold the row for a while, as an erasure does, or the connection break; without it the gateway is asked a second time.
+  await insistOnMark(() => recordMessageSent(database.knex, message.eventId, clock.now()))
   log.info('message.sent', { eventId, attempt })
   return 'done'
 }

@@ -3,8 +3,7 @@
  * that is killed before it could mark a message leaves it to whoever finds it, under the same Idempotency-Key.
  */
 import type { Knex } from 'knex'
-import { withinBudget } from '../../db/connection.ts'
-import { withoutDeadline } from '../../db/deadline.ts'
+import { insistOnMark } from '../../db/connection.ts'
 import type { Clock } from '../clock.ts'
 import { seal, unseal, type Keys } from '../crypto.ts'
 import { errorFields, type Logger } from '../logger.ts'
@@ -94,8 +93,8 @@ export class SmsSender {
       logger.warn('sms.not_taken', { ...errorFields(error), attempt: sms.tries + 1 })
       return
     }
-    // Where somebody is in the way for a moment the SMS would otherwise go out a second time. Who asked for it has an answer.
-    await withoutDeadline(() => withinBudget(() => recordSmsSent(knex, sms.id, clock.now())))
+    // Without it the SMS would go out a second time.
+    await insistOnMark(() => recordSmsSent(knex, sms.id, clock.now()))
     logger.info('sms.sent', { attempt: sms.tries + 1 })
   }
 }

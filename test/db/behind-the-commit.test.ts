@@ -3,8 +3,10 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sendMails } from '../../daemon/jobs/send-mails.ts'
+import { sendMessages } from '../../daemon/jobs/send-messages.ts'
 import { COMMIT } from '../../db/batch.ts'
 import { startDatabaseProxy, type DatabaseProxy } from '../../scripts/crash/database-proxy.ts'
+import type { Clock } from '../../src/clock.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { insertMailStatement } from '../../src/mails/mails-repository.ts'
@@ -88,14 +90,28 @@ test('an erasure that is ordered is answered so, however its first steps end', a
   expect(rows.map(({ id }) => id)).toEqual([answer.body.erasureId])
 })
 
+/** The connections break while the row is marked, twice. */
+function breakAtMarks(table: string): void {
+  const statement = new RegExp(`update \`${table}\` set \`due_at\` = NULL, \`sent_at\``)
+  const again = (left: number) =>
+    proxy.arm({ statement, when: 'before' }, (cut) => {
+      cut()
+      if (left > 0) again(left - 1)
+    })
+  again(1)
+}
+
 /** Somebody is in the way of the row, for a moment. */
-async function hold(table: string, id: string): Promise<void> {
+async function hold(table: string, key: string, id: string): Promise<void> {
   const trx = await knex().transaction()
-  await trx(table).where({ id }).forUpdate().first('id')
+  await trx(table)
+    .where({ [key]: id })
+    .forUpdate()
+    .first(key)
   setTimeout(() => void trx.rollback(), HELD_MS)
 }
 
-test('a mail whose row somebody holds when the server has taken it is marked as sent', async () => {
+async function buildMail(): Promise<string> {
   const account = await buildAccount(app)
   const lab = await buildLab(app, account)
   const { body } = await app.call('POST', '/client/events/subscribe', {
@@ -107,36 +123,78 @@ test('a mail whose row somebody holds when the server has taken it is marked as 
   const health = { firstFailureAt: now, failedAttempts: 6, lastError: 'HTTP status 502', warnedAt: null }
   const mail = insertMailStatement(id, 'warning', body.data._id, health, now)
   await app.database.batch.transaction((send) => send([mail, COMMIT]))
-  let taken = 0
-  const transport = {
-    send: async () => {
-      taken += 1
-      await hold('mails', id)
-    },
-    close: () => {},
-  }
-  const log = createLogger('daemon', 'silent')
-  await sendMails({ database: app.database, clock: app.clock, log, transport, from: 'lab@example.com' }).run()
-  expect(await knex()('mails').where({ id })).toMatchObject([{ due_at: null, sent_at: now }])
-  expect(taken).toBe(1)
-})
+  return id
+}
 
-test('an SMS whose row somebody holds when the gateway has taken it is marked as sent', async () => {
+/** @returns its number */
+async function buildSms(): Promise<string> {
   const account = await buildAccount(app)
   const { contact } = await buildPatient(app, account)
   app.sms.down = true
   await app.call('POST', '/client/patient/getLoginOTP', { token: account.token, body: { contact } })
   await app.smsSender.settle()
   app.clock.advance(10_000)
-  const taken: string[] = []
-  const gateway = {
-    send: async ({ id }: { id: string }) => {
-      taken.push(id)
-      await hold('sms_messages', id)
-    },
+  return (await knex()('sms_messages').where({ account_id: account.id }).first('id')).id
+}
+
+async function buildMessage(): Promise<string> {
+  const account = await buildAccount(app)
+  const lab = await buildLab(app, account)
+  const body = {
+    labID: lab.id,
+    type: 'quotation.send',
+    recipient: { contact: '9812345670', name: 'Asha' },
+    template: 'camp',
+    text: 'A camp near you',
   }
-  const logger = createLogger('api', 'silent')
-  await new SmsSender({ knex: knex(), clock: app.clock, keys: app.keys, logger, gateway }).sendDue()
-  expect(await knex()('sms_messages')).toMatchObject([{ id: taken[0], due_at: null, sent_at: app.clock.now() }])
-  expect(taken).toHaveLength(1)
-})
+  const token = await buildOperatorKey(app)
+  const answer = await app.call('POST', `/operator/accounts/${account.id}/messages`, { token, body })
+  const eventId = answer.body.eventId.slice(publicEventId('').length)
+  await knex()('unrouted_events').where({ event_id: eventId }).delete()
+  await knex()('messages').where({ event_id: eventId }).update({ state: 'normal', due_at: app.clock.now() })
+  return eventId
+}
+
+const log = createLogger('daemon', 'silent')
+const clock = { now: () => app.clock.now(), nowMs: () => app.clock.nowMs() } as Clock
+
+/** Each is marked by way of the proxy. */
+const SENDERS = {
+  mails: {
+    build: buildMail,
+    run: (took: () => Promise<void>) =>
+      sendMails({ ...{ database: cutApp.database, clock, log, from: 'lab@example.com' }, transport: { send: took, close: () => {} } }).run(),
+  },
+  sms_messages: {
+    build: buildSms,
+    run: (took: () => Promise<void>) =>
+      new SmsSender({ ...{ knex: cutApp.database.knex, clock, keys: app.keys, logger: log }, gateway: { send: took } }).sendDue(),
+  },
+  messages: {
+    build: buildMessage,
+    run: (took: () => Promise<void>) =>
+      sendMessages({ ...{ database: cutApp.database, clock, log }, gateway: { send: took } }).run(),
+  },
+} // prettier-ignore
+
+test.each(Object.entries(SENDERS))(
+  'what has gone out is marked, whoever holds its row and whatever becomes of the connection (%s)',
+  async (table, { build, run }) => {
+    const key = table === 'messages' ? 'event_id' : 'id'
+    let taken = 0
+    const marked = async (inTheWay: (id: string) => Promise<void> | void) => {
+      const id = await build()
+      await run(async () => {
+        taken += 1
+        await inTheWay(id)
+      })
+      return knex()(table)
+        .where({ [key]: id })
+        .first('due_at', 'sent_at')
+    }
+    const mark = () => ({ due_at: null, sent_at: app.clock.now() })
+    expect(await marked((id) => hold(table, key, id))).toEqual(mark())
+    expect(await marked(() => breakAtMarks(table))).toEqual(mark())
+    expect(taken).toBe(2)
+  },
+)
