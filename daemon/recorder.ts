@@ -3,7 +3,7 @@
  * time. A result is safe only once its transaction has committed; until then its delivery counts as not yet made.
  */
 import type { BatchPool } from '../db/batch.ts'
-import { isConnectionFault, isRetriable } from '../db/connection.ts'
+import { isConnectionFault, isRetriable, isTooMuch } from '../db/connection.ts'
 import type { Clock } from '../src/clock.ts'
 import { recordAttempts, type Recorded } from '../src/deliveries/attempts-repository.ts'
 import { KnownLanes } from '../src/deliveries/known-lanes.ts'
@@ -76,7 +76,8 @@ export class Recorder {
       try {
         recorded = await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt, this.#known)
       } catch (error) {
-        if (!isRetriable(error) && !isConnectionFault(error)) return this.#split(results, error, inDoubt)
+        const isHopeless = !isRetriable(error) && !isConnectionFault(error)
+        if (isHopeless || (isTooMuch(error) && results.length > 1)) return this.#split(results, error, inDoubt)
         // The connection may have broken behind the COMMIT.
         inDoubt ||= isConnectionFault(error)
         log.warn('attempts.record_retried', { ...errorFields(error), batch: results.length })
@@ -88,7 +89,7 @@ export class Recorder {
     }
   }
 
-  /** What no repetition cures is halved until the row that is to blame stands alone. */
+  /** What no repetition cures is halved until the row that is to blame stands alone, and what is too much at once until it is not. */
   async #split(results: AttemptResult[], error: unknown, inDoubt: boolean): Promise<void> {
     if (results.length === 1) {
       const { webhookId, eventId } = results[0]!

@@ -17,6 +17,10 @@ export function isRightMissing(error: unknown): boolean {
   return RIGHT_MISSING.includes((error as NodeJS.ErrnoException).errno ?? 0)
 }
 
+export function isAccessDenied(error: unknown): boolean {
+  return ACCESS_DENIED.includes((error as NodeJS.ErrnoException).errno ?? 0)
+}
+
 /**
  * @param setting where the URL comes from
  * @param error what the attempt to use it has thrown
@@ -28,7 +32,7 @@ export function describeConnectionFault(error: unknown, mysqlUrl: string, settin
   if (errno === ER_SECURE_TRANSPORT_REQUIRED) {
     return `the database at ${where} takes TLS only: add ?ssl-mode=VERIFY_IDENTITY (or VERIFY_CA, or REQUIRED) to ${setting}`
   }
-  if (ACCESS_DENIED.includes(errno)) {
+  if (isAccessDenied(error)) {
     // MariaDB says the same where it takes TLS only.
     const tls = ssl || socketPath ? '' : ', or add ?ssl-mode=VERIFY_IDENTITY to it if the server takes TLS only'
     return `the database at ${where} refuses the user ${user}: correct the user or the password in ${setting}${tls}`

@@ -222,22 +222,38 @@ export function isConnectionFault(error: unknown): boolean {
   return typeof code === 'string' && CONNECTION_CODES.has(code)
 }
 
+/**
+ * Whether it was too much at once for the database: too many locks, or longer than a statement may take there. Less of the same
+ * may well go through.
+ */
+export function isTooMuch(error: unknown): boolean {
+  const errno = errnoOf(error)
+  return errno === ER_LOCK_TABLE_FULL || STATEMENT_TIMEOUTS.includes(errno ?? 0)
+}
+
+/** Too many locks. */
+const ER_LOCK_TABLE_FULL = 1206
+/** Of MariaDB and MySQL: a statement was interrupted for the time that it took. */
+const STATEMENT_TIMEOUTS = [1969, 3024]
+
 /** Numbers that both servers share, but for those that name one. */
 const SERVER_ERRNOS = new Set([
   1021, // disk full
   1026, // error on write
   1030, // error from the storage engine
   1037, 1041, 1135, // out of memory
+  1045, 1698, // its password was changed, and this process does not know
   1047, // Galera: this node is not ready
   1129, // it answers this host no more, after too many broken connections
   1158, 1159, 1160, 1161, 1184, // it could not read or write the connection
   1114, // a table can't grow: the disk is full
   1180, // error while it committed
   1203, 1226, // too many connections or statements of this user
-  1206, 1637, // too many locks, or transactions, at a time
+  1637, // too many transactions at a time
+  ER_LOCK_TABLE_FULL,
   1290, 1836, // read-only, as a server is that has handed over to another
   1317, // interrupted by the server's end
-  1969, 3024, // MariaDB, MySQL: interrupted for the time that it took
+  ...STATEMENT_TIMEOUTS,
   1412, // the table is being changed
   1927, // MariaDB: the connection was killed
   3100, 3168, // MySQL: the group of servers did not take the COMMIT, the server is not available

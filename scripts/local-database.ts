@@ -8,6 +8,7 @@ import {
 } from 'node:fs' // prettier-ignore
 import { basename, dirname, join, resolve } from 'node:path'
 import { createConnection } from 'mysql2/promise'
+import { isAccessDenied } from '../db/connection-fault.ts'
 import { driverOptions, isConnectionFault } from '../db/connection.ts'
 import { monotonicMs } from '../src/clock.ts'
 import { privateMysqlUrl } from '../src/config.ts'
@@ -293,7 +294,7 @@ async function untilItAnswers(
       await (await createConnection({ ...driverOptions(mysqlUrl), database: undefined })).end()
       return
     } catch (error) {
-      if (!isConnectionFault(error)) throw error
+      if (!isConnectionFault(error) || isAccessDenied(error)) throw error
       const now = monotonicMs()
       if (now - startedAt > START_TIMEOUT_MS) {
         child.kill('SIGKILL')

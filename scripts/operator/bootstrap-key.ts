@@ -3,6 +3,7 @@
  * Whoever can do this has the database's password anyhow.
  */
 import { parseArgs } from 'node:util'
+import { describeConnectionFault } from '../../db/connection-fault.ts'
 import { connectDatabase, isConnectionFault } from '../../db/connection.ts'
 import { insertAuditEntry } from '../../src/audit/audit-repository.ts'
 import { insertOperatorKey } from '../../src/auth/operator-keys-repository.ts'
@@ -20,7 +21,8 @@ key; the others are created by it: create-operator-key.
 export async function bootstrapKey(args: string[]): Promise<void> {
   if (args.includes('--help')) return void process.stdout.write(HELP)
   const name = nameOf(args)
-  const database = connectDatabase(mysqlUrl(), 1)
+  const url = mysqlUrl()
+  const database = connectDatabase(url, 1)
   try {
     const nowMs = await database.readTimeMs()
     const createdAt = new Date(nowMs)
@@ -43,8 +45,7 @@ export async function bootstrapKey(args: string[]): Promise<void> {
       `${JSON.stringify({ keyId: id, ...rest, createdAt: createdAt.toISOString(), key }, null, 2)}\n`,
     )
   } catch (error) {
-    if (isConnectionFault(error))
-      throw new NoAnswer("the database can't be reached: is it running, and does MYSQL_URL name it?")
+    if (isConnectionFault(error)) throw new NoAnswer(describeConnectionFault(error, url))
     throw error
   } finally {
     await database.close()

@@ -94,7 +94,7 @@ test('what a server says of its own state is its fault, and a COMMIT that lost t
     app.database.knex
       .raw(`SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = ${errno}, MESSAGE_TEXT = 'as the server says'`)
       .catch((error) => error)
-  const states = [1053, 1135, 1160, 1161, 1184, 1206, 1637, 1969, 3024, 3100, 3168]
+  const states = [1045, 1053, 1135, 1160, 1161, 1184, 1206, 1637, 1969, 3024, 3100, 3168]
   const faults = await Promise.all(states.map(faultOf))
   expect(faults.map((fault) => [fault.errno, isConnectionFault(fault)])).toEqual(states.map((errno) => [errno, true]))
   expect(isRetriable(await faultOf(3101))).toBe(true)

@@ -60,7 +60,7 @@ export class HandDaemon {
   /** Records that webhooks have answered their copies, together, as the recorder does. */
   record(answers: { copy: PendingDelivery; ok: boolean }[]): Promise<Recorded> {
     const { database, clock } = this.#world
-    const results = answers.map(({ copy, ok }) => this.#result(copy, ok))
+    const results = answers.map(({ copy, ok }) => this.result(copy, ok))
     return recordAttempts(database.batch, this.token, results, clock.now(), this.#rules, false, this.#known)
   }
 
@@ -72,7 +72,8 @@ export class HandDaemon {
     return database.transaction((trx) => discardOldCopies(trx, lane, clock.now(), ROWS))
   }
 
-  #result(copy: PendingDelivery, ok: boolean): AttemptResult {
+  /** What the recorder gets of an attempt. */
+  result(copy: PendingDelivery, ok: boolean): AttemptResult {
     const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts } = copy
     return {
       ...{

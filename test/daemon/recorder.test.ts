@@ -1,0 +1,70 @@
+/**
+ * What the recorder does with a batch that the database does not take as a whole.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Recorder } from '../../daemon/recorder.ts'
+import type { BatchPool } from '../../db/batch.ts'
+import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'
+import { createLogger } from '../../src/logger.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+import { HandDaemon } from '../support/hand-daemon.ts'
+
+let db: TestDatabase
+let world: DeliveryWorld
+
+beforeAll(async () => {
+  db = await openTestDatabase()
+  world = await new DeliveryWorld(db.database).open()
+})
+afterAll(async () => {
+  await world.close()
+  await db.close()
+})
+
+/** A database to which more than `most` of these events at once are too much: the server itself says so. */
+function narrow(eventIds: string[], most: number, errno: number): BatchPool {
+  const { batch } = db.database
+  return {
+    ...batch,
+    transaction: (work) =>
+      batch.transaction((send) =>
+        work((statements) => {
+          const text = JSON.stringify(statements)
+          if (eventIds.filter((id) => text.includes(id)).length <= most) return send(statements)
+          return send([{ sql: `SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = ${errno}, MESSAGE_TEXT = 'too much'` }])
+        }),
+      ),
+  }
+}
+
+test.each([
+  [1206, 'too many locks'],
+  [1969, 'too long, says MariaDB'],
+  [3024, 'too long, says MySQL'],
+])('a batch that is too much for the database is halved until it is not (%i: %s)', async (errno) => {
+  const { id } = await world.webhook({ endpoint: 'https://lims.example.in/hooks' })
+  const daemon = new HandDaemon(world)
+  for (let n = 0; n < 8; n++) await world.event()
+  await daemon.route()
+  await daemon.take(id)
+  const copies = await daemon.waiting(id)
+  const eventIds = copies.map(({ eventId }) => eventId)
+  const recorded: AttemptResult[] = []
+  const unrecordable: AttemptResult[] = []
+  const recorder = new Recorder({
+    batch: narrow(eventIds, 2, errno),
+    token: () => daemon.token,
+    clock: world.clock,
+    rules: { ...world.config({}), random: () => 0 },
+    log: createLogger('daemon', 'silent'),
+    onRecorded: (results) => recorded.push(...results),
+    onUnrecordable: (result) => unrecordable.push(result),
+  })
+  for (const copy of copies) recorder.push(daemon.result(copy, true))
+  await recorder.drain()
+  expect(recorded.map(({ eventId }) => eventId).toSorted()).toEqual(eventIds.toSorted())
+  expect(unrecordable).toEqual([])
+  expect(await daemon.waiting(id)).toEqual([])
+  await db.database.knex('lanes').update({ owner: null })
+})
