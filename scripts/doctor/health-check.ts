@@ -119,15 +119,21 @@ async function attemptsSinceSuccess(knex: Knex, webhook: StoredWebhook): Promise
       // Numbers are given without a gap: one that is missing was purged.
       if (row.seq !== before - 1) return undefined
       before = row.seq
-      // Of the time before its reactivation, with a clean record; and what was asked for by hand.
-      if (row.startedAt < webhook.activeFrom) return judged.reverse()
-      if (row.isTest) continue
+      // Of the time before its reactivation, with a clean record, unless it was still under way then.
+      if (row.endedAt < webhook.activeFrom) return judged.reverse()
+      // What was asked for by hand, or had begun before the reactivation, judges nothing.
+      if (row.isTest || row.startedAt < webhook.activeFrom) continue
       judged.push(row)
-      if (row.ok) return judged.reverse()
+      if (row.ok && !mayHaveComeTooLate(row, webhook)) return judged.reverse()
     }
     if (before === 1) return judged.reverse()
     if (rows.length === 0) return undefined
   }
+}
+
+/** A success that was under way at the deletion is logged behind it, and clears nothing any more. */
+function mayHaveComeTooLate(success: JudgedAttempt, { state, health }: StoredWebhook): boolean {
+  return state === 'auto_deleted' && health.firstFailureAt !== null && success.endedAt > health.firstFailureAt
 }
 
 async function listAttempts(knex: Knex, webhookId: string, before: number) {

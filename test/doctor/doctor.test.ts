@@ -101,10 +101,23 @@ const LIMITS = {
   minWarningLeadSeconds: 0,
 }
 
-async function look(of: Knex): Promise<{ check: string; sentence: string }[]> {
+async function look(of: Knex, limits = LIMITS): Promise<{ check: string; sentence: string }[]> {
   const now = new Date(await app.database.readTimeMs())
-  const examined = { knex: of, now, limits: LIMITS, payloadRetentionDays: 30, logRetentionDays: 90 }
+  const examined = { knex: of, now, limits, payloadRetentionDays: 30, logRetentionDays: 90 }
   return (await examine(examined, 0)).findings
+}
+
+const healthFindings = (found: { check: string; sentence: string }[], webhookId = '') =>
+  found.filter(({ check, sentence }) => check === 'health_differs' && sentence.includes(webhookId))
+
+/** One more, recorded behind all others of the webhook. */
+async function addAttempt(trx: Knex.Transaction, webhookId: string, fields: object): Promise<void> {
+  const { last_seq: lastSeq } = await trx('lanes').where({ webhook_id: webhookId }).first('last_seq')
+  const like = await trx('deliveries').where({ webhook_id: healthy.id, event_id: delivered }).first()
+  const failure = { class: 'timeout', error: 'no answer within 10 s', status: 'discarded' }
+  const ids = { webhook_id: webhookId, event_id: newId(2), seq: Number(lastSeq) + 1 }
+  await trx('deliveries').insert({ ...like, ...failure, ...ids, ...fields })
+  await trx('lanes').where({ webhook_id: webhookId }).update({ last_seq: ids.seq })
 }
 
 type Plant = [check: string, plant: (trx: Knex.Transaction) => Promise<unknown>]
@@ -233,6 +246,46 @@ describe('the doctor', () => {
       await plant(trx)
       const found = (await look(trx)).map((finding) => finding.check)
       expect(found).toContain(check)
+    } finally {
+      await trx.rollback()
+    }
+  })
+
+  test('takes no attempt that had begun before a reactivation for one that judges', async () => {
+    const trx = await knex().transaction()
+    try {
+      const { active_from: activeFrom } = await trx('webhooks').where({ id: returned.id }).first('active_from')
+      await addAttempt(trx, returned.id, { started_at: new Date(activeFrom.getTime() - 1000), duration_ms: 5000 })
+      expect(healthFindings(await look(trx))).toEqual([])
+    } finally {
+      await trx.rollback()
+    }
+  })
+
+  test('takes no success that came after the deletion for one that clears the record', async () => {
+    const trx = await knex().transaction()
+    try {
+      const last = await trx('attempts as a')
+        .join('events as e', 'e.id', 'a.event_id')
+        .where({ 'a.webhook_id': failing.id })
+        .whereNot('e.type', 'webhook.test')
+        .orderBy('a.seq', 'desc')
+        .first('a.seq', 'a.started_at')
+      // It ends after all others.
+      const seconds = 60
+      const { first_failure_at: since } = await trx('webhooks').where({ id: failing.id }).first('first_failure_at')
+      const endedAt = new Date(since.getTime() + seconds * 1000)
+      for (const table of ['earlier_attempts', 'deliveries'])
+        await trx(table)
+          .where({ webhook_id: failing.id, seq: last.seq })
+          .update({ duration_ms: endedAt.getTime() - last.started_at.getTime() })
+      await trx('webhooks').where({ id: failing.id }).update({ state: 'auto_deleted', warned_at: endedAt })
+      await addAttempt(trx, failing.id, { started_at: endedAt, duration_ms: 5000, class: 'ok', error: null })
+      // The last failure was the one that brought it.
+      const limits = { ...LIMITS, warnAfterSeconds: seconds, deleteAfterSeconds: seconds }
+      expect(healthFindings(await look(trx, limits), failing.id)).toEqual([])
+      await trx('webhooks').where({ id: failing.id }).increment('failed_attempts', 1)
+      expect(healthFindings(await look(trx, limits), failing.id)).toHaveLength(1)
     } finally {
       await trx.rollback()
     }
