@@ -172,7 +172,8 @@ export class Ticker {
           database.batch,
           startedAt,
           limit,
-          (...given) => (along = chooseAlong(...given)),
+          // A daemon that stops takes nothing more: others may, as soon as what they have got is on disk.
+          (...given) => (along = this.#stopped ? undefined : chooseAlong(...given)),
           { exceptIds, locked: (eventIds) => (batch = eventIds) },
         )
         batch = []
