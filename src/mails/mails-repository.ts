@@ -54,9 +54,21 @@ export function insertMailStatement(
   }
 }
 
-/** Mails that wait and are due, the oldest first. */
+/**
+ * Mails that wait and are due, the oldest first. Nobody is told of a deletion before its warning: that one waits for its next try
+ * where it was refused.
+ */
 export async function listDueMails(knex: Knex, now: Date, limit: number): Promise<Mail[]> {
-  const rows = await knex('mails').where('due_at', '<=', now).orderBy(['due_at', 'id']).limit(limit)
+  const warning = knex('mails as w')
+    .whereRaw('w.webhook_id = m.webhook_id AND w.failing_since = m.failing_since AND w.recipient = m.recipient')
+    .where('w.kind', 'warning')
+    .whereNotNull('w.due_at')
+    .select(knex.raw('1'))
+  const rows = await knex('mails as m')
+    .where('m.due_at', '<=', now)
+    .where((told) => void told.whereNot('m.kind', 'deletion').orWhereNotExists(warning))
+    .orderBy(['m.due_at', 'm.id'])
+    .limit(limit)
   return rows.map((row) => ({
     id: row.id,
     kind: row.kind,

@@ -94,6 +94,34 @@ test('a mail that is not taken is sent again under the same Message-ID until it 
   expect(own.smtp.mails).toHaveLength(2)
 })
 
+test('a deletion is told behind its warning, also where that one was refused', async () => {
+  const webhook = await own.failingFor(23)
+  await warn(webhook.id)
+  own.smtp.refusing = true
+  await send()
+  const [warning] = await own.mailRows(webhook.id)
+  const deletion = { ...warning, id: newId(own.world.clock.nowMs()), kind: 'deletion', tries: 0 }
+  await own
+    .knex()('mails')
+    .insert({ ...deletion, due_at: own.world.clock.now() })
+  // One whose warning will never be taken: the address was wrong, and has been corrected since.
+  const toAnother = { ...deletion, id: newId(own.world.clock.nowMs()), recipient: 'another@example.com' }
+  await own
+    .knex()('mails')
+    .insert({ ...toAnother, due_at: own.world.clock.now() })
+  own.smtp.refusing = false
+  await send()
+  expect(own.smtp.mails.map(({ recipients }) => recipients)).toEqual([['another@example.com']])
+  own.smtp.mails.length = 0
+  await own.knex()('mails').where({ id: warning.id }).update({ due_at: own.world.clock.now() })
+  await send()
+  await send()
+  expect(own.smtp.mails.map(({ raw }) => /^subject: (Webhook \w+)/im.exec(raw)?.[1])).toEqual([
+    'Webhook failing',
+    'Webhook deleted',
+  ])
+})
+
 test('a mail is sent once by several daemons', async () => {
   await warn((await own.failingFor(23)).id)
   await Promise.all(Array.from({ length: 8 }, send))
