@@ -9,6 +9,9 @@ const DAY_MS = 86_400_000
 /** Kept for certain: the purge is not at the end of the time, nor in the middle of a batch. */
 const firstIdWithin = ({ now }: Examined, days: number) => firstIdOf(Math.max(0, now.getTime() - (days - 1) * DAY_MS))
 
+/** A call has four seconds for its statements. */
+const REGISTRATION_SECONDS = 5
+
 const IS_MESSAGE = `e.type LIKE '%.send'`
 
 export const EVENT_CHECKS: SqlCheck[] = [
@@ -34,19 +37,23 @@ export const EVENT_CHECKS: SqlCheck[] = [
     sentence: ({ event_id }) => `${event_id} waits for its fan-out and is no event`,
   },
   {
-    // As routing decides it. Messages have rules of their own, and a row of their own that says what became of them.
+    // As routing decides it, once the registration has committed: an event that was fanned out before that knew nothing of it.
+    // Messages have rules of their own, and a row of their own that says what became of them.
     check: 'event_not_fanned_out',
     sql: `SELECT e.id, w.id AS webhook_id FROM events e
           JOIN webhook_events s ON s.lab_id = e.lab_id AND s.event_type = e.type
           JOIN webhooks w ON w.id = s.webhook_id
           WHERE e.id >= ? AND NOT (${IS_MESSAGE})
-            AND w.active_from <= e.recorded_at AND (w.inactive_from IS NULL OR e.recorded_at < w.inactive_from)
+            AND w.active_from + INTERVAL ? SECOND <= e.recorded_at AND (w.inactive_from IS NULL OR e.recorded_at < w.inactive_from)
             AND (w.corporate_id IS NULL OR w.corporate_id = e.corporate_id)
             AND (w.organization_id IS NULL OR w.organization_id = e.doctor_id OR w.organization_id = e.hospital_id)
             AND NOT EXISTS (SELECT 1 FROM unrouted_events u WHERE u.event_id = e.id)
             AND NOT EXISTS (SELECT 1 FROM delivery_queue q WHERE q.event_id = e.id AND q.webhook_id = w.id)
             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook_id = w.id AND d.event_id = e.id)`,
-    values: (examined) => [firstIdWithin(examined, examined.logRetentionDays)],
+    values: (examined) => [
+      firstIdWithin(examined, examined.logRetentionDays),
+      examined.registrationSeconds ?? REGISTRATION_SECONDS,
+    ],
     subject: ['id', 'webhook_id'],
     sentence: ({ id, webhook_id }) => `event ${id} was fanned out, and not to webhook ${webhook_id}, which it is for`,
   },

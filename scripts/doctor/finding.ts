@@ -20,6 +20,8 @@ export interface Examined {
   limits: HealthLimits
   payloadRetentionDays: number
   logRetentionDays: number
+  /** The longest that a registration takes to commit; 0 where none was under way while events were fanned out. */
+  registrationSeconds?: number
 }
 
 /** Findings of one check that are reported; a broken invariant tends to be broken everywhere. */

@@ -101,9 +101,13 @@ const LIMITS = {
   minWarningLeadSeconds: 0,
 }
 
-async function look(of: Knex, limits = LIMITS): Promise<{ check: string; sentence: string }[]> {
+async function look(
+  of: Knex,
+  limits = LIMITS,
+  registrationSeconds = 0,
+): Promise<{ check: string; sentence: string }[]> {
   const now = new Date(await app.database.readTimeMs())
-  const examined = { knex: of, now, limits, payloadRetentionDays: 30, logRetentionDays: 90 }
+  const examined = { knex: of, now, limits, payloadRetentionDays: 30, logRetentionDays: 90, registrationSeconds }
   return (await examine(examined, 0)).findings
 }
 
@@ -246,6 +250,25 @@ describe('the doctor', () => {
       await plant(trx)
       const found = (await look(trx)).map((finding) => finding.check)
       expect(found).toContain(check)
+    } finally {
+      await trx.rollback()
+    }
+  })
+
+  test('does not expect of an event that it was fanned out to a webhook whose registration had not committed yet', async () => {
+    const trx = await knex().transaction()
+    try {
+      const { recorded_at: recordedAt } = await trx('events').where({ id: delivered }).first('recorded_at')
+      await trx('deliveries').where(delivery()).delete()
+      const activeFrom = (msBefore: number) =>
+        trx('webhooks')
+          .where({ id: healthy.id })
+          .update({ active_from: new Date(recordedAt.getTime() - msBefore) })
+      const found = async () => (await look(trx, LIMITS, 5)).map(({ check }) => check)
+      await activeFrom(10)
+      expect(await found()).not.toContain('event_not_fanned_out')
+      await activeFrom(6000)
+      expect(await found()).toContain('event_not_fanned_out')
     } finally {
       await trx.rollback()
     }

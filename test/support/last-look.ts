@@ -26,7 +26,10 @@ export async function requireSound(database: Database): Promise<void> {
   const known = new Set(LEFT_BEHIND.filter(({ files }) => files.includes(file)).flatMap(({ checks }) => checks))
   const look = async () => {
     const now = new Date(await database.readTimeMs())
-    const { findings } = await examine({ knex: database.knex, now, limits: LIMITS, ...RETENTION }, 0)
+    const { findings } = await examine(
+      { knex: database.knex, now, limits: LIMITS, ...RETENTION, registrationSeconds: 0 },
+      0,
+    )
     return findings.filter(({ check }) => !known.has(check))
   }
   // A pause for the few that need one: most databases are sound at the first look.
