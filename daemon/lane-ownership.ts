@@ -3,7 +3,7 @@
  * what trickles in.
  */
 import { COMMIT, type BatchResult } from '../db/batch.ts'
-import { withinBudget, type Database } from '../db/connection.ts'
+import { isRetriable, withinBudget, type Database } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import { copiesStatement, readCopies, type PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
@@ -131,20 +131,35 @@ export class LaneOwnership {
     }))
   }
 
-  /** In one round trip: the first event of a quiet webhook waits for it. */
   async #takeAll(lanes: OwnedBy[]): Promise<(TakenLane | undefined)[]> {
     const taken = new Map<string, TakenLane>()
     for (const [token, ids] of byToken(lanes)) {
-      const readAtMs = monotonicMs()
-      const read = await this.#database.batch.transaction((send) =>
-        send([...takeStatements(ids, token), ...settingsStatements(ids, this.#clock.now()), COMMIT]),
-      )
-      const settings = openSettings(this.#keys, ids, read.slice(2))
-      for (const state of readOwned(read[1]!)) {
-        taken.set(state.webhookId, { token, state, readAtMs, settings: settings[ids.indexOf(state.webhookId)]! })
-      }
+      for (const lane of await this.#takeTogetherOrEach(ids, token)) taken.set(lane.state.webhookId, lane)
     }
     return lanes.map(({ webhookId }) => taken.get(webhookId))
+  }
+
+  /** One whose row somebody holds, for a recovery of its webhook, does not keep the others: it is offered again. */
+  async #takeTogetherOrEach(ids: string[], token: string): Promise<TakenLane[]> {
+    try {
+      return await this.#takeTogether(ids, token)
+    } catch (error) {
+      if (ids.length === 1 || !isRetriable(error)) throw error
+      const each = await Promise.allSettled(ids.map((id) => this.#takeTogether([id], token)))
+      return each.flatMap((one) => (one.status === 'fulfilled' ? one.value : []))
+    }
+  }
+
+  /** In one round trip: the first event of a quiet webhook waits for it. */
+  async #takeTogether(ids: string[], token: string): Promise<TakenLane[]> {
+    const readAtMs = monotonicMs()
+    const read = await this.#database.batch.transaction((send) =>
+      send([...takeStatements(ids, token), ...settingsStatements(ids, this.#clock.now()), COMMIT]),
+    )
+    const settings = openSettings(this.#keys, ids, read.slice(2))
+    return readOwned(read[1]!).map((state) => {
+      return { token, state, readAtMs, settings: settings[ids.indexOf(state.webhookId)]! }
+    })
   }
 
   #listSettings(webhookIds: string[]): Promise<(DeliverySettings | Error)[]> {
