@@ -34,10 +34,15 @@ export function sendMails(deps: SendMailsDeps): MailSending {
   let stopped = false
 
   const sendDue = async (): Promise<void> => {
-    if (stopped) return
-    for (const mail of await listDueMails(deps.database.knex, deps.clock.now(), MAILS_AT_A_TIME)) {
-      if (stopped) return
-      await sendMail(deps, mail)
+    let hasWarned = true
+    while (hasWarned && !stopped) {
+      hasWarned = false
+      for (const mail of await listDueMails(deps.database.knex, deps.clock.now(), MAILS_AT_A_TIME)) {
+        if (stopped) return
+        const isSent = await sendMail(deps, mail)
+        // The mail about the deletion may have waited for it.
+        hasWarned ||= isSent && mail.kind === 'warning'
+      }
     }
   }
 
@@ -57,20 +62,22 @@ export function sendMails(deps: SendMailsDeps): MailSending {
   }
 }
 
-async function sendMail({ database, clock, log, transport, from }: SendMailsDeps, mail: Mail): Promise<void> {
+/** @returns whether this try has sent it */
+async function sendMail({ database, clock, log, transport, from }: SendMailsDeps, mail: Mail): Promise<boolean> {
   const nextTryAt = () => new Date(clock.nowMs() + mailRetrySeconds(mail.tries) * 1000)
-  if (!(await claimMail(database.knex, mail, nextTryAt()))) return
+  if (!(await claimMail(database.knex, mail, nextTryAt()))) return false
   // A try may take longer than the wait for the next one: nobody else begins one meanwhile.
   const holding = setInterval(() => void holdMail(database.knex, mail, nextTryAt()).catch(() => {}), HOLD_EVERY_MS)
   try {
     await transport.send({ messageId: messageIdOf(mail.id, from), recipient: mail.recipient, ...composeMail(mail) })
   } catch (error) {
     log.warn('mail.not_taken', { ...errorFields(error), attempt: mail.tries + 1 })
-    return
+    return false
   } finally {
     clearInterval(holding)
   }
   // Without it the mail would go out a second time.
   await insistOnMark(() => recordMailSent(database.knex, mail.id, clock.now()))
   log.info('mail.sent', { state: mail.kind })
+  return true
 }

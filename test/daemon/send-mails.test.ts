@@ -115,7 +115,6 @@ test('a deletion is told behind its warning, also where that one was refused', a
   own.smtp.mails.length = 0
   await own.knex()('mails').where({ id: warning.id }).update({ due_at: own.world.clock.now() })
   await send()
-  await send()
   expect(own.smtp.mails.map(({ raw }) => /^subject: (Webhook \w+)/im.exec(raw)?.[1])).toEqual([
     'Webhook failing',
     'Webhook deleted',
