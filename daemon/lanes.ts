@@ -252,7 +252,7 @@ export class Lanes {
     this.#ended.push(...this.#reserved.keys())
     this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.stop()
-    let freedAtMs = monotonicMs()
+    let freedAtMs = -Infinity
     while (this.#busy.size > 0) {
       await new Promise((resolve) => setTimeout(resolve, 10))
       if (monotonicMs() - freedAtMs < FREE_EACH_MS) continue
