@@ -137,10 +137,11 @@ async function repeat<T>(work: () => Promise<T>, deadline: number): Promise<T> {
     try {
       return await beforeDeadline(work(), deadline)
     } catch (error) {
-      if (isConnectionFault(error)) throw unavailable('the database does not answer; try again shortly')
+      if (isConnectionFault(error)) throw unavailable('the database does not answer; try again shortly', 1, error)
       if (!isRetriable(error)) throw error
       // A further try could wait for a lock until after the deadline, and be refused then.
-      if (monotonicMs() + LONGEST_LOCK_WAIT_MS >= deadline) throw unavailable('the database is busy; try again shortly')
+      if (monotonicMs() + LONGEST_LOCK_WAIT_MS >= deadline)
+        throw unavailable('the database is busy; try again shortly', 1, error)
       // A short, growing, random wait: two transactions that met once don't meet again at once.
       await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(5 * attempt, 50)))
     }

@@ -22,7 +22,7 @@ import { toErrorResponse } from './error-response.ts'
 import { badRequest, DomainError, notFound, unavailable } from './errors.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
-import { errorFields, type Logger } from './logger.ts'
+import { causeFields, errorFields, type Logger } from './logger.ts'
 import type { RequestCounts } from './metrics-requests.ts'
 import { clientOperations, operatorOperations, type HandlerDeps } from './operations.ts'
 import { authenticatePatient } from './patients/patient-authentication.ts'
@@ -157,7 +157,7 @@ function traceRequest({ clock, logger, readiness, requests }: AppDeps): RequestH
       const durationMs = monotonicMs() - startedAt
       requests.inFlight -= 1
       requests.completed(trace.operation, res.writableFinished ? status : undefined, durationMs)
-      const failure = res.statusCode === 500 ? errorFields(res.locals.error) : {}
+      const failure = res.statusCode === 500 ? errorFields(res.locals.error) : causeFields(res.locals.error?.cause)
       logger[res.statusCode === 500 ? 'error' : 'info']('request.completed', {
         method: req.method,
         route: trace.route,
@@ -212,7 +212,7 @@ function dispatch(prefix: string, contract: ContractApi): RequestHandler {
 
 /** The last stop of everything thrown. Express knows it by its four parameters. */
 const answerError: ErrorRequestHandler = (error: unknown, _req: Request, res: Response, _next) => {
-  const known = isConnectionFault(error) || isRetriable(error) ? unavailable(DATABASE_FAULT) : error
+  const known = isConnectionFault(error) || isRetriable(error) ? unavailable(DATABASE_FAULT, 1, error) : error
   res.locals.error = known
   reply(res, toErrorResponse(known, res.locals.trace.requestId))
 }

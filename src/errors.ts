@@ -29,6 +29,8 @@ export interface ErrorExtras {
   leadId?: string
   /** Further response headers (rate limits, allowed methods). */
   headers?: Record<string, string>
+  /** The fault behind it, for the log alone. */
+  cause?: unknown
 }
 
 export class DomainError extends Error {
@@ -39,7 +41,7 @@ export class DomainError extends Error {
 
   /** @param details a sentence for the integrator's developer that says what to change; never a patient's data */
   constructor(kind: ErrorKind, code: string, details: string, extras: ErrorExtras = {}) {
-    super(details)
+    super(details, { cause: extras.cause })
     this.kind = kind
     this.code = code
     this.extras = extras
@@ -98,6 +100,6 @@ export function conflict(details: string, code: string, extras: ErrorExtras = {}
   return new DomainError('conflict', code, details, extras)
 }
 
-export function unavailable(details: string, retryAfterSeconds = 1): DomainError {
-  return new DomainError('unavailable', 'unavailable', details, { retryAfterSeconds })
+export function unavailable(details: string, retryAfterSeconds = 1, cause?: unknown): DomainError {
+  return new DomainError('unavailable', 'unavailable', details, { retryAfterSeconds, cause })
 }

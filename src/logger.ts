@@ -41,6 +41,13 @@ export function createLogger(
   return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
 }
 
+/** What is logged of a fault that is no fault of ours: its name, as the driver or the system gives it. */
+export function causeFields(cause: unknown): LogFields {
+  if (!(cause instanceof Error)) return {}
+  const { code, errno } = errorFields(cause)
+  return { reason: code ?? cause.name, errno }
+}
+
 /**
  * What of an error may be logged: its code and where it was thrown. Its message may quote a value (a driver's duplicate
  * key error names the key), so the message is left out.

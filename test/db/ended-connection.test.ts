@@ -58,6 +58,8 @@ test('is 503 with Retry-After, whatever statement it was', async () => {
     ),
   ]
   expect(cut.map(({ status, headers }) => [status, headers['retry-after']])).toEqual(cut.map(() => [503, '1']))
+  const refused = cutApp.logs().filter((line) => line.event === 'request.completed' && line.status === 503)
+  expect(refused.map(({ code, reason }) => [code, typeof reason])).toEqual(cut.map(() => ['unavailable', 'string']))
   // The server may still be at the statement whose connection has ended.
   await vi.waitFor(async () => {
     for (const table of ['webhooks', 'patients', 'otp_codes']) expect(await app.database.knex(table)).toEqual([])
