@@ -1,7 +1,7 @@
 /**
  * What is committed between two statements of one request: neither is it answered with a half of it, nor with a fault of ours.
  */
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startDatabaseProxy, type DatabaseProxy } from '../scripts/crash/database-proxy.ts'
 import { startTestApp, type TestApp } from './support/app.ts'
 import {
@@ -13,9 +13,7 @@ import {
   buildTest,
   newContact,
 } from './support/builders.ts'
-
-/** Longer than what happens meanwhile takes. */
-const LATE_MS = 700
+import { whileAsked } from './support/while-asked.ts'
 
 let app: TestApp
 let proxy: DatabaseProxy
@@ -33,26 +31,12 @@ afterAll(async () => {
   await app.close()
 })
 
-/** Makes the call of `slowApp`, and the change while the answer to that statement is on its way. */
-async function between<T>(statement: RegExp, call: () => Promise<T>, change: () => Promise<unknown>): Promise<T> {
-  let isAsked = false
-  proxy.delayOf = (text) => {
-    if (isAsked || !statement.test(text)) return 0
-    isAsked = true
-    return LATE_MS
-  }
-  const answer = call()
-  await vi.waitFor(() => expect(isAsked).toBe(true), { interval: 10 })
-  await change()
-  return answer
-}
-
 test('a package that comes while the list is read has its tests, or is not listed', async () => {
   const account = await buildAccount(app)
   const lab = await buildLab(app, account)
   const cbc = await buildTest(app, lab)
   const list = () => slowApp.call('GET', '/client/crm/packages', { token: account.token, query: { branchID: lab.id } })
-  const first = await between(/package_tests/, list, () => buildPackage(app, lab, [cbc]))
+  const first = await whileAsked(proxy, /package_tests/, list, () => buildPackage(app, lab, [cbc]))
   const withoutTests = (body: any) => body.packages.filter(({ tests }: { tests: unknown[] }) => tests.length === 0)
   expect([first.status, withoutTests(first.body)]).toEqual([200, []])
   const { body } = await list()
@@ -65,7 +49,8 @@ test("a staff's lead is made while the account gets its first telecaller", async
   const token = await buildOperatorKey(app, { role: 'staff', accountId: account.id })
   const body = { labID: lab.id, first_name: 'Asha', contact: newContact() }
   let telecallerId: string | undefined
-  const made = await between(
+  const made = await whileAsked(
+    proxy,
     /telecaller_turns .*FOR UPDATE/s,
     () => slowApp.call('POST', `/operator/accounts/${account.id}/entries`, { token, body }),
     async () => (telecallerId = (await buildTelecaller(app, account)).id),

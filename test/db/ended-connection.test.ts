@@ -7,6 +7,7 @@ import { isConnectionFault, isRetriable } from '../../db/connection.ts'
 import { startDatabaseProxy, type DatabaseProxy } from '../../scripts/crash/database-proxy.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildOperatorKey, newContact, subscribeBody } from '../support/builders.ts'
+import { whileAsked } from '../support/while-asked.ts'
 
 let app: TestApp
 let proxy: DatabaseProxy
@@ -25,18 +26,8 @@ afterAll(async () => {
 })
 
 /** Ends every connection while the first such statement has no answer. */
-async function cutAt(statement: RegExp, call: () => ReturnType<TestApp['call']>) {
-  let isAsked = false
-  proxy.delayOf = (text) => {
-    if (isAsked || !statement.test(text)) return 0
-    isAsked = true
-    return 3000
-  }
-  const answer = call()
-  await vi.waitFor(() => expect(isAsked).toBe(true), { interval: 5 })
-  proxy.reset()
-  return answer
-}
+const cutAt = (statement: RegExp, call: () => ReturnType<TestApp['call']>) =>
+  whileAsked(proxy, statement, call, () => proxy.reset())
 
 test('is 503 with Retry-After, whatever statement it was', async () => {
   const account = await buildAccount(app)
