@@ -75,7 +75,10 @@ function looksOf(largeFromMb: number): number {
   return Number(ended.stdout)
 }
 
-test('a process that counts as large looks through its heap more often for the same work', { timeout: 60_000 }, () => {
+// Three times as often where the machine has time; where it has none V8 may put it off, in some runs to the end.
+const options = { timeout: 60_000, retry: 2 }
+
+test('a process that counts as large looks through its heap more often for the same work', options, () => {
   const [large, small] = [looksOf(1), looksOf(100_000)]
-  expect(large).toBeGreaterThan(small)
+  expect(large).toBeGreaterThanOrEqual(2 * small)
 })
