@@ -173,7 +173,10 @@ export class Lane {
 
   /** Auto-deleted by what was just recorded: nothing starts any more, and what waits is discarded. */
   deactivate(): void {
-    this.refresh({ ...this.#state, state: 'auto_deleted', epoch: this.#state.epoch + 1 }, monotonicMs())
+    // Where its row has told so before the recorder could, its epoch has been raised already.
+    if (this.#state.state === 'active') {
+      this.refresh({ ...this.#state, state: 'auto_deleted', epoch: this.#state.epoch + 1 }, monotonicMs())
+    }
     this.pump()
   }
 

@@ -93,3 +93,29 @@ test('a deletion that comes while copies of before are discarded is discarded to
   await expect.poll(goOn, { timeout: 5000, interval: 100 }).toBe('dry')
   expect(queue).toEqual([])
 })
+
+test('an auto-deletion that the row told before the recorder did raises the epoch once', async () => {
+  const epochs: number[] = []
+  const deps = {
+    clock: processClock,
+    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    readAhead: new ReadAhead(),
+    maxInFlight: 10,
+    crowded: () => false,
+    readHead: async () => [],
+    discard: async ({ epoch }: LaneState) => {
+      epochs.push(epoch)
+      return 0
+    },
+  } as unknown as LaneDeps
+  const settings = { endpoint: 'https://receiver.example', signingKeys: [] }
+  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
+  const lane = new Lane(deps, taken, settings)
+  void lane.run()
+  await turn()
+  lane.refresh(stateOf({ state: 'auto_deleted', epoch: 6 }), monotonicMs())
+  lane.deactivate()
+  await turn()
+  expect(new Set(epochs)).toEqual(new Set([6]))
+  lane.lose()
+})
