@@ -150,7 +150,7 @@ export async function startDaemon({
     },
     messagesDue,
   })
-  const readiness = new Readiness(database.knex)
+  const readiness = new Readiness(database.knex, () => ticker.ageMs)
   const notReady = () =>
     readiness.fault ?? (ticker.ageMs > TICK_MAX_AGE_MS ? 'the loop that looks for work stands still' : undefined)
   registerMetrics(metrics, { counts, lanes, ticker, database, clock, notReady })

@@ -10,15 +10,21 @@ const PROBE_EACH_MS = 500
 /** A database that needs longer for nothing does not serve requests either. */
 const PROBE_LIMIT_MS = 1000
 
+/** What the database has answered somebody else in this time need not be asked of it again. */
+const ANSWERED_MS = 300
+
 export class Readiness {
   readonly #knex: Knex
+  readonly #answeredAgoMs: () => number
   #fault: string | undefined = 'the service is starting'
   #isSchemaCurrent = false
   #isDraining = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(knex: Knex) {
+  /** @param answeredAgoMs how long ago the database has last answered a statement that is sent all the time anyway, in milliseconds */
+  constructor(knex: Knex, answeredAgoMs = () => Infinity) {
     this.#knex = knex
+    this.#answeredAgoMs = answeredAgoMs
   }
 
   /** Why not, as a sentence; undefined: ready. */
@@ -32,8 +38,10 @@ export class Readiness {
 
   /** Probes once, and from then on again and again until the service drains. */
   async start(): Promise<void> {
-    const late = delay(PROBE_LIMIT_MS, 'the database does not answer', { ref: false })
-    this.#fault = await Promise.race([this.#probe(), late])
+    if (this.#fault !== undefined || this.#answeredAgoMs() > ANSWERED_MS) {
+      const late = delay(PROBE_LIMIT_MS, 'the database does not answer', { ref: false })
+      this.#fault = await Promise.race([this.#probe(), late])
+    }
     if (this.#isDraining) return
     this.#timer = setTimeout(() => void this.start(), PROBE_EACH_MS)
     this.#timer.unref()

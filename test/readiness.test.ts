@@ -44,3 +44,23 @@ test('a process knows within a second that its database says nothing', async () 
   silent.close()
   await database.close()
 })
+
+test('what the database has answered somebody else in the last 300 ms is not asked of it again', async () => {
+  const { database, close } = await openTestDatabase()
+  let agoMs = 0
+  const readiness = new Readiness(database.knex, () => agoMs)
+  // Of the start itself, and of the schema, nobody else knows.
+  expect(readiness.fault).toBe('the service is starting')
+  await readiness.start()
+  expect(readiness.fault).toBeUndefined()
+  await close()
+  await readiness.start()
+  expect(readiness.fault).toBeUndefined()
+  agoMs = 301
+  await readiness.start()
+  expect(readiness.fault).toBe('the database does not answer')
+  agoMs = 0
+  await readiness.start()
+  expect(readiness.fault).toBe('the database does not answer')
+  readiness.drain()
+})
