@@ -52,6 +52,7 @@ export class LaneBacklog {
   #dryAtMs: number | undefined
   #reading = false
   #nudged = false
+  #atEnd = false
 
   constructor(deps: LaneBacklogDeps, webhookId: string) {
     this.#deps = deps
@@ -161,6 +162,11 @@ export class LaneBacklog {
     this.#dryAtMs = monotonicMs()
   }
 
+  /** The last read has come to the end of what there was. */
+  get isAtEnd(): boolean {
+    return this.#atEnd
+  }
+
   get isHeadDue(): boolean {
     return monotonicMs() - this.#headReadAtMs >= HEAD_READ_MS
   }
@@ -221,7 +227,8 @@ export class LaneBacklog {
     if (oldestFirst) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
     for (const delivery of current) this.#hold(delivery)
     const areAllCurrent = current.length === fresh.length
-    if (read.length < limit) {
+    this.#atEnd = read.length < limit
+    if (this.#atEnd) {
       // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
       if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()
       else this.#headReadAtMs = -Infinity

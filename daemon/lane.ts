@@ -286,10 +286,11 @@ export class Lane {
 
   async #readDue(): Promise<void> {
     const now = this.#deps.clock.now()
-    if (
-      await this.#backlog.read({ now, until: this.#state.eagerUntil ?? now }, (delivery) => this.#isCurrent(delivery))
-    )
-      this.#stale = true
+    const times = { now, until: this.#state.eagerUntil ?? now }
+    if (!(await this.#backlog.read(times, (delivery) => this.#isCurrent(delivery)))) return
+    this.#stale = true
+    // It stands there until what is under way of before has ended: not read again and again for so long.
+    if (this.#oldUnderWay() && this.#backlog.isAtEnd) this.#readAgainAtMs = monotonicMs() + READ_RETRY_MS
   }
 
   /**

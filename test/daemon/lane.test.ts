@@ -119,3 +119,46 @@ test('an auto-deletion that the row told before the recorder did raises the epoc
   expect(new Set(epochs)).toEqual(new Set([6]))
   lane.lose()
 })
+
+test('copies of before a reactivation are not read over and over while one of them is under way, and a new one is sent', async () => {
+  const queue = [copyOf('sent', 5)]
+  let reads = 0
+  const sent: string[] = []
+  const deps = {
+    clock: processClock,
+    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    readAhead: new ReadAhead(),
+    maxInFlight: 2,
+    crowded: () => false,
+    attempted: () => {},
+    // Never answers.
+    client: { send: (request: { headers: Record<string, string> }) => sent.push(request.headers['webhook-id']!) },
+    record: () => {},
+    readHead: async () => {
+      reads += 1
+      await turn(1)
+      return [...queue]
+    },
+    discard: async () => 0,
+  } as unknown as LaneDeps
+  const settings = { endpoint: 'https://receiver.example', signingKeys: [] } as TakenLane['settings']
+  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
+  const lane = new Lane(deps, taken, settings as Exclude<typeof settings, Error>)
+  void lane.run()
+  await turn(20)
+  expect(sent).toHaveLength(1)
+  queue.push(copyOf('old', 5))
+  lane.refresh(stateOf({ epoch: 7 }), monotonicMs())
+  lane.tick()
+  reads = 0
+  await turn(150)
+  expect(reads).toBeLessThanOrEqual(2)
+
+  queue.push(copyOf('new', 7))
+  await turn(150)
+  lane.refresh(stateOf({ epoch: 7 }), monotonicMs())
+  lane.nudge()
+  await turn(20)
+  expect(sent).toHaveLength(2)
+  lane.lose()
+})
