@@ -102,6 +102,7 @@ export async function startDaemon({
     client,
     log,
     token: () => membership.token,
+    isSure: () => membership.isSure,
     maxInFlight: config.deliveryMaxInFlight,
     record: (result) => {
       traces?.attempted(result)

@@ -52,6 +52,8 @@ export interface LanesOptions {
   client: WebhookClient
   log: Logger
   token: () => string
+  /** Whether the token is ours for certain: otherwise no lane is taken. */
+  isSure: () => boolean
   maxInFlight: number
   record: (result: AttemptResult) => void
   /** Messages were handed back and are to be sent the normal way. */
@@ -118,6 +120,10 @@ export class Lanes {
     return this.#busy.has(webhookId) || this.#reserved.has(webhookId)
   }
 
+  get #mayTake(): boolean {
+    return !this.#stopping && this.#options.isSure()
+  }
+
   get size(): number {
     return this.#lanes.size
   }
@@ -146,7 +152,7 @@ export class Lanes {
 
   /** Which lanes the fan-out is to take for this daemon. */
   chooseAlong(lanes: GivenLane[], eventIds: string[], copies: number): TakingAlong | undefined {
-    if (this.#stopping || this.#lanes.size > CROWDED_LANES) return undefined
+    if (!this.#mayTake || this.#lanes.size > CROWDED_LANES) return undefined
     const free = lanes.filter(({ webhookId }) => !this.owns(webhookId) && !this.#broken.has(webhookId))
     if (free.length === 0) return undefined
     return this.#ownership.takingAlong(free.slice(0, MOST_TAKEN_ALONG), eventIds, copies, this.#options.token())
@@ -154,7 +160,7 @@ export class Lanes {
 
   /** The same before it is known which have got something; undefined: that must be known. */
   chooseAnyAlong(): TakingAnyAlong | undefined {
-    if (this.#stopping || this.#lanes.size > CROWDED_LANES) return undefined
+    if (!this.#mayTake || this.#lanes.size > CROWDED_LANES) return undefined
     // One that runs here is ours by its row as well, unless it is about to leave.
     const leaving = [...this.#busy].filter((webhookId) => this.#lanes.get(webhookId)?.isLeaving !== false)
     const exceptIds = [...leaving, ...this.#reserved.keys(), ...this.broken()]
@@ -174,7 +180,7 @@ export class Lanes {
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
   readSettings(): void {
-    void this.#views.refreshAnew()
+    if (this.#options.isSure()) void this.#views.refreshAnew()
   }
 
   /** Asked for more often than that it comes once: whoever can send datagrams must not make every lane read all the time. */
@@ -187,7 +193,7 @@ export class Lanes {
    * @param owned true: the row says already that it is ours (the answer of taking it was lost)
    */
   async run(webhookId: string, owned = false): Promise<void> {
-    if (this.#stopping || this.#busy.has(webhookId) || this.#broken.has(webhookId)) return
+    if (!this.#mayTake || this.#busy.has(webhookId) || this.#broken.has(webhookId)) return
     this.#busy.add(webhookId)
     const token = this.#options.token()
     const reserved = this.#reserved.get(webhookId)
@@ -322,6 +328,9 @@ export class Lanes {
 
   async #watch(): Promise<void> {
     for (const lane of this.#lanes.values()) lane.tick()
+    // Until others that may be taking it for dead have done so, the lanes' rows say what they said: what was read grows old, and
+    // nothing starts.
+    if (!this.#options.isSure()) return
     const isIdle = this.#lanes.size === 0 && this.#busy.size === 0 && this.#reserved.size === 0
     if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
   }

@@ -19,6 +19,11 @@ import { errorFields, type Logger } from '../src/logger.ts'
 const BEAT_MS = 1000
 const DEAD_AFTER_MS = 5000
 /**
+ * After so long without a beat of our own that went through, others may have buried us: nothing is taken until one does. What was
+ * taken under a token that is no more would be sent, could not be recorded, and would be sent again.
+ */
+const SURE_MS = DEAD_AFTER_MS - BEAT_MS
+/**
  * A longer time without a look of our own counts as one missed beat: while the database did not answer nobody's beat could
  * move. It counts for something, or a daemon that is always so slow would never see one die.
  */
@@ -44,6 +49,8 @@ export class Membership {
   #others: DaemonRow[] = []
   #timer: NodeJS.Timeout | undefined
   #beating = false
+  /** Monotonic: when the last beat that went through was sent. */
+  #beatenAtMs = -Infinity
 
   constructor(options: MembershipOptions) {
     this.#options = options
@@ -52,6 +59,11 @@ export class Membership {
   /** Fences every write of this daemon. */
   get token(): string {
     return this.#token
+  }
+
+  /** Nobody can have taken us for dead yet. */
+  get isSure(): boolean {
+    return monotonicMs() - this.#beatenAtMs < SURE_MS
   }
 
   get others(): DaemonRow[] {
@@ -72,15 +84,19 @@ export class Membership {
   async #register(): Promise<void> {
     const { database, clock, hintHost, hintPort } = this.#options
     const token = newId(clock.nowMs())
+    const sentAtMs = monotonicMs()
     await insertDaemon(database.knex, { token, hintHost, hintPort }, clock.now())
     this.#token = token
+    this.#beatenAtMs = sentAtMs
   }
 
   async #beat(): Promise<void> {
     if (this.#beating) return
     this.#beating = true
     try {
+      const sentAtMs = monotonicMs()
       const alive = await raiseBeat(this.#options.database.knex, this.#token)
+      this.#beatenAtMs = alive ? sentAtMs : -Infinity
       if (!alive) {
         this.#options.log.warn('daemon.expelled', { daemon: this.#token })
         this.#options.onExpelled()
