@@ -121,7 +121,7 @@ export const MUTANTS: Breakage[] = [
   {
     name: 'an auto-deleted webhook is still routed to',
     file: RECORDING,
-    edits: [['inactive_from = UTC_TIMESTAMP(6),', 'inactive_from = NULL,']],
+    edits: [['inactive_from = ${ENDING_TIME},', 'inactive_from = NULL,']],
     tests: [DAEMON_TEST],
   },
   {

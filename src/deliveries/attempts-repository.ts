@@ -5,6 +5,7 @@
  */
 import { COMMIT, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
 import { keepErasedStatement } from '../erasure/erased-events-repository.ts'
+import { ENDING_TIME } from '../events/routing-time.ts'
 import { newId } from '../ids.ts'
 import { insertMailStatement } from '../mails/mails-repository.ts'
 import {
@@ -273,7 +274,7 @@ function healthStatements(before: Map<string, LaneRecord>, after: Map<string, La
     all.push(
       {
         // The record of its failure stays for the list of deactivated webhooks; reactivation clears it.
-        sql: `UPDATE webhooks SET state = 'auto_deleted', epoch = epoch + 1, inactive_from = UTC_TIMESTAMP(6),
+        sql: `UPDATE webhooks SET state = 'auto_deleted', epoch = epoch + 1, inactive_from = ${ENDING_TIME},
               deactivated_at = ?, updated_at = ? WHERE id = ?`,
         values: [now, now, webhookId],
       },

@@ -21,12 +21,8 @@ export interface GivenLane {
   wasEmpty: boolean
 }
 
-/**
- * Whether the webhook has been active ever since the event was recorded, both by the database's clock. A start that lies in
- * the future is one of before that clock was set back: it is over, or every event until then would pass the webhook by.
- */
-const ACTIVE_SINCE = (w: string) => `(${w}.active_from <= e.recorded_at
-    OR (${w}.active_from > UTC_TIMESTAMP(6) + INTERVAL 1 SECOND AND e.recorded_at <= UTC_TIMESTAMP(6) + INTERVAL 1 SECOND))`
+/** Whether the webhook has been active ever since the event was recorded. For both times see `routing-time.ts`. */
+const ACTIVE_SINCE = (w: string) => `${w}.active_from <= e.recorded_at`
 
 /**
  * Whether the webhook was active when the event was recorded. The second half is for one that was auto-deleted and reactivated

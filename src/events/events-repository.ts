@@ -6,11 +6,12 @@ import type { Statement } from '../../db/batch.ts'
 import { currentTraceParent } from '../trace-context.ts'
 import type { RecordedEvent, TestEvent } from './event-types.ts'
 import { isMessageType, type MessageEvent } from './message-payloads.ts'
+import { routingTime } from './routing-time.ts'
 
 /**
  * The statements that record events; they belong in the transaction of the business rows, so that neither is there
- * without the other. `recorded_at` is the database's own clock in the statement (the session's time zone is UTC): routing
- * compares it with the times at which webhooks became active, taken from the same clock.
+ * without the other. `recorded_at` is the database's own clock in the statement (the session's time zone is UTC), see
+ * `routing-time.ts`: routing compares it with the times at which webhooks became active.
  * @param traceParents of the requests that the events come from, where this is not the request itself
  */
 export function recordEventStatements(events: RecordedEvent[], traceParents?: (string | null)[]): Statement[] {
@@ -34,22 +35,26 @@ function outboxStatements(events: RecordedEvent[], isMessage: 0 | 1, traceParent
   ]
 }
 
+const EVENT_ROW = `SELECT ?, ?, ?, ?, ${routingTime('?')}, ?, ?, ?, ?, ?`
+
 function eventStatements(
   events: (RecordedEvent | TestEvent)[],
   isMessage: 0 | 1,
   traceParents = events.map(() => currentTraceParent()),
 ): Statement[] {
-  const row = '(?, ?, ?, ?, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?)'
   return [
     {
+      // Not as VALUES: a query in there would lock what it reads.
       sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id, corporate_id, doctor_id,
           hospital_id, trace_parent)
-        VALUES ${events.map(() => row).join(', ')}`,
+        ${events.map(() => EVENT_ROW).join(' UNION ALL ')}`,
       values: events.flatMap((event, n) => [
         event.id,
         event.accountId,
         event.labId,
         event.type,
+        event.labId,
+        event.labId,
         event.subjectId,
         event.corporateId,
         event.doctorId,

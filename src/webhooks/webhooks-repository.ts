@@ -1,10 +1,10 @@
 /**
- * Rows of webhooks, their events, secrets and party guards. `active_from` and `inactive_from` are the database's own clock
- * in the statement, like the events' `recorded_at` that routing compares them with.
+ * Rows of webhooks, their events, secrets and party guards. For `active_from` and `inactive_from` see `routing-time.ts`.
  */
 import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import type { EventType } from '../events/event-types.ts'
+import { beginningTime, ENDING_TIME } from '../events/routing-time.ts'
 import { makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { isIdShaped } from '../ids.ts'
 import type { WebhookScope } from './webhook-rules.ts'
@@ -37,6 +37,8 @@ export interface ClaimedWebhook extends Webhook {
 
 /** An active webhook with its lane and its sealed secret. Its events of a party are guarded by `claimPartyEvents`. */
 export async function insertWebhook(trx: Knex.Transaction, webhook: Webhook, sealedSecret: Buffer): Promise<void> {
+  // As text: a date of this process has no microseconds. Not within the insert, which would lock what it reads.
+  const [[{ at }]] = await trx.raw(`SELECT CAST(${beginningTime('?')} AS CHAR) AS at`, [webhook.labId, webhook.labId])
   await trx('webhooks').insert({
     id: webhook.id,
     account_id: webhook.accountId,
@@ -45,7 +47,7 @@ export async function insertWebhook(trx: Knex.Transaction, webhook: Webhook, sea
     organization_id: webhook.organizationId,
     endpoint: webhook.endpoint,
     state: 'active',
-    active_from: trx.raw('UTC_TIMESTAMP(6)'),
+    active_from: at,
     created_at: webhook.createdAt,
     updated_at: webhook.updatedAt,
   })
@@ -196,7 +198,7 @@ export async function recordDeletion(trx: Knex.Transaction, webhookId: string, n
     .update({
       state: 'deleted',
       epoch: trx.raw('epoch + 1'),
-      inactive_from: trx.raw('COALESCE(inactive_from, UTC_TIMESTAMP(6))'),
+      inactive_from: trx.raw(`COALESCE(inactive_from, ${ENDING_TIME})`),
       updated_at: now,
     })
   await makeLaneDue(trx, webhookId, now)
@@ -211,7 +213,7 @@ export async function recordReactivation(trx: Knex.Transaction, webhookId: strin
   // The time that ends now, for the log: its events are never sent to this webhook. Its end is the new beginning, exactly.
   await trx.raw(
     `INSERT INTO webhook_inactivity (webhook_id, inactive_from, active_from)
-     SELECT id, inactive_from, UTC_TIMESTAMP(6) FROM webhooks WHERE id = ?`,
+     SELECT w.id, w.inactive_from, ${beginningTime('w.lab_id')} FROM webhooks w WHERE w.id = ?`,
     [webhookId],
   )
   await trx('webhooks')

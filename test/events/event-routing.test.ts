@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { routeEvents } from '../../src/events/event-routing.ts'
 import type { EventType } from '../../src/events/event-types.ts'
 import { newId } from '../../src/ids.ts'
+import { recordDeletion, recordReactivation } from '../../src/webhooks/webhooks-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld, type MessageWish } from '../support/delivery-world.ts'
 
@@ -139,6 +140,67 @@ test('a webhook gets the events of the hours by which the database’s clock was
     const { due_at: dueAt } = await knex(table).where({ webhook_id: webhook.id }).first('due_at')
     expect(dueAt.getTime()).toBeLessThan(world.clock.nowMs() + 60_000)
   }
+})
+
+describe('by a clock that is behind what was noted for a webhook', () => {
+  const ahead = (seconds: number) => db.database.knex.raw('UTC_TIMESTAMP(6) + INTERVAL ? SECOND', [seconds])
+  const past = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+  test('a webhook gets what was recorded after its beginning, also where the fan-out comes when that time has come again', async () => {
+    const { knex } = db.database
+    const labId = newId(126)
+    const webhook = await world.webhook({ endpoint, labId })
+    await knex('webhooks')
+      .where({ id: webhook.id })
+      .update({ active_from: ahead(1) })
+    const events = [await world.event({ labId }), await world.event({ labId })]
+    // Begun later, be the clock as it is.
+    const second = await world.webhook({ endpoint, labId })
+    const after = await world.event({ labId })
+    await past(1100)
+    const third = await world.webhook({ endpoint, labId })
+    await route()
+    const of = async (id: string) => (await queuedFor(id)).map((row) => row.webhook_id).sort()
+    for (const event of events) expect(await of(event.id)).toEqual([webhook.id])
+    expect(await of(after.id)).toEqual([webhook.id, second.id].sort())
+    expect((await knex('delivery_queue').where({ webhook_id: third.id })).length).toBe(0)
+  })
+
+  test('a webhook gets nothing of after its end, and what came in between is not its own when it begins again', async () => {
+    const { knex } = db.database
+    const labId = newId(127)
+    const webhook = await world.webhook({ endpoint, labId })
+    await autoDelete(webhook.id)
+    await knex('webhooks')
+      .where({ id: webhook.id })
+      .update({ inactive_from: ahead(7200) })
+    const meanwhile = await world.event({ labId })
+    await db.database.transaction((trx) => recordReactivation(trx, webhook.id, world.clock.now()))
+    const after = await world.event({ labId })
+    await route()
+    expect(await queuedFor(meanwhile.id)).toEqual([])
+    expect(await queuedFor(after.id)).toHaveLength(1)
+    const times = knex('webhook_inactivity').where({ webhook_id: webhook.id }).whereRaw('active_from > inactive_from')
+    expect(await times).toHaveLength(1)
+    await db.database.transaction((trx) => recordDeletion(trx, webhook.id, world.clock.now()))
+    const { active_from: from, inactive_from: until } = await knex('webhooks').where({ id: webhook.id }).first()
+    expect(until >= from).toBe(true)
+    const last = await world.event({ labId })
+    await route()
+    expect(await queuedFor(last.id)).toEqual([])
+  })
+
+  test('whoever records an event waits for no webhook that is being changed', async () => {
+    const labId = newId(128)
+    const webhook = await world.webhook({ endpoint, labId })
+    await db.database.transaction(async (trx) => {
+      await trx('webhooks')
+        .where({ id: webhook.id })
+        .update({ active_from: ahead(1) })
+      await world.event({ labId })
+    })
+    await route()
+  })
 })
 
 test('the fan-out makes the lanes due and leaves no event unrouted', async () => {

@@ -1,0 +1,20 @@
+/**
+ * The time by which routing tells what came first, an event or the beginning and the end of a webhook: the database's own clock,
+ * but never earlier than what was noted for a webhook of the lab before. So the order holds also where that clock was set back,
+ * or another server with a clock of its own took over.
+ */
+
+/** @param lab the lab's id in the statement around it, a column or a placeholder; it is named twice */
+export function routingTime(lab: string): string {
+  const noted = (column: string) =>
+    `COALESCE((SELECT MAX(r.${column}) FROM webhooks r WHERE r.lab_id = ${lab}), UTC_TIMESTAMP(6))`
+  return `GREATEST(UTC_TIMESTAMP(6), ${noted('active_from')}, ${noted('inactive_from')})`
+}
+
+/** From when on a webhook gets its lab's events: later than all that was recorded before. */
+export function beginningTime(lab: string): string {
+  return `${routingTime(lab)} + INTERVAL 1 MICROSECOND`
+}
+
+/** When a webhook ends, in an update of its row: not before it began. */
+export const ENDING_TIME = 'GREATEST(UTC_TIMESTAMP(6), active_from)'
