@@ -215,12 +215,12 @@ export function isDuplicate(error: unknown): boolean {
  */
 export function isConnectionFault(error: unknown): boolean {
   if (!(error instanceof Error)) return false
-  const { code, name, fatal } = error as Error & { code?: string; fatal?: boolean }
+  const { code, name, fatal, syscall } = error as NodeJS.ErrnoException & { fatal?: boolean }
   if (name === 'KnexTimeoutError' || SERVER_ERRNOS.has(errnoOf(error) ?? 0)) return true
   // What the driver says to a statement for a connection that has ended has no code. In place of the fault that ended it knex
   // throws this one, of its ROLLBACK.
   if (fatal === true && code === undefined) return true
-  return typeof code === 'string' && CONNECTION_CODES.has(code)
+  return CONNECTION_CODES.has(code ?? '') || (syscall === 'connect' && CONNECT_CODES.has(code ?? ''))
 }
 
 /**
@@ -265,11 +265,16 @@ const CONNECTION_CODES = new Set([
   'ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'PROTOCOL_CONNECTION_LOST',
   'ENETDOWN', 'ECONNABORTED', 'EADDRNOTAVAIL', 'EMFILE', 'ENFILE', 'PROTOCOL_SEQUENCE_TIMEOUT', 'ER_SERVER_SHUTDOWN',
   'ER_CON_COUNT_ERROR', 'POOL_CLOSED', 'HANDSHAKE_SSL_ERROR', 'HANDSHAKE_NO_SSL_SUPPORT',
+  // EAGAIN: the queue of its Unix socket is full, while it stands still.
+  'EAGAIN', 'ENOBUFS', 'EHOSTDOWN',
   // The name of its host, as long as a container that bears it is started anew.
   'ENOTFOUND', 'EAI_AGAIN',
   // Of a connection that was given up: a ROLLBACK that was not sent any more.
   'ERR_STREAM_DESTROYED',
 ]) // prettier-ignore
+
+/** Only of a connect: a local firewall, or the rights on the socket. A file may say the same, which is no fault of the database. */
+const CONNECT_CODES = new Set(['EACCES', 'EPERM', 'ENOMEM'])
 
 function errnoOf(error: unknown): number | undefined {
   return (error as { errno?: number } | null)?.errno
