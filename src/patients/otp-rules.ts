@@ -12,6 +12,8 @@ export const CODE_TTL_MS = 5 * 60_000
 const MAX_TRIES = 5
 /** A request this soon after an unused code is about that same code. */
 const REPEAT_MS = 30_000
+/** How far ahead the clock of another process may be. A code that was sent later is one before the clock was set back. */
+const CLOCK_TOLERANCE_MS = 5000
 /** [how many codes may be sent, in which time] */
 const SEND_LIMITS: [number, number][] = [
   [5, 10 * 60_000],
@@ -82,8 +84,10 @@ export function judgeOtpRequest(
   now: Date,
 ): RequestVerdict {
   requireUnlocked(contact, now)
-  if (alive && !alive.usedAt && now.getTime() - alive.sentAt.getTime() < REPEAT_MS) return 'repeat'
-  const newestFirst = sentAt.map((time) => time.getTime()).toSorted((a, b) => b - a)
+  const isRecent = alive && !isAhead(alive.sentAt, now) && now.getTime() - alive.sentAt.getTime() < REPEAT_MS
+  if (isRecent && !alive.usedAt) return 'repeat'
+  const past = sentAt.filter((time) => !isAhead(time, now))
+  const newestFirst = past.map((time) => time.getTime()).toSorted((a, b) => b - a)
   // Each limit is free again when the one that fills it has left its time.
   const freeAtMs = SEND_LIMITS.map(([count, windowMs]) => (newestFirst[count - 1] ?? -Infinity) + windowMs)
   const waitMs = Math.max(...freeAtMs) - now.getTime()
@@ -101,7 +105,8 @@ export type TryVerdict = 'right' | 'wrong' | 'dead'
 export function judgeOtpTry(contact: OtpContact, code: OtpCode, sentHash: Buffer, now: Date): TryVerdict {
   requireUnlocked(contact, now)
   const fits = equalInConstantTime(code.codeHash, sentHash)
-  const isAlive = contact.codeId === code.id && !code.usedAt && code.expiresAt > now && code.tries < MAX_TRIES
+  const isInTime = code.expiresAt > now && !isAhead(code.sentAt, now)
+  const isAlive = contact.codeId === code.id && !code.usedAt && isInTime && code.tries < MAX_TRIES
   if (!isAlive) return 'dead'
   return fits ? 'right' : 'wrong'
 }
@@ -114,7 +119,11 @@ export function afterFailure(contact: OtpContact, now: Date): Pick<OtpContact, '
 }
 
 function requireUnlocked({ lockedUntil }: OtpContact, now: Date): void {
-  if (lockedUntil && lockedUntil > now) throw otpLimited(lockedUntil.getTime() - now.getTime())
+  if (lockedUntil && lockedUntil > now) throw otpLimited(Math.min(lockedUntil.getTime() - now.getTime(), LOCK_MS))
+}
+
+function isAhead(sentAt: Date, now: Date): boolean {
+  return sentAt.getTime() - now.getTime() > CLOCK_TOLERANCE_MS
 }
 
 function otpLimited(waitMs: number): DomainError {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   afterFailure,
   judgeOtpRequest,
@@ -11,6 +11,7 @@ import {
 const NOW = new Date('2026-11-22T10:00:00Z')
 const MINUTE_MS = 60_000
 const DAY_MS = 86_400_000
+const ahead = (ms: number) => new Date(NOW.getTime() + ms)
 const ago = (ms: number) => new Date(NOW.getTime() - ms)
 const RIGHT = Buffer.alloc(32, 1)
 const WRONG = Buffer.alloc(32, 2)
@@ -73,6 +74,36 @@ test('the twentieth wrong try in a row locks the contact for a day, also against
   expect(() => judgeOtpTry(contact(locked), code(), RIGHT, NOW)).toThrow(limited(86_400))
   expect(() => judgeOtpRequest(contact(locked), undefined, [], NOW)).toThrow(limited(86_400))
   expect(judgeOtpTry(contact(locked), code({ expiresAt: new Date(NOW.getTime() + 2 * DAY_MS) }), RIGHT, new Date(NOW.getTime() + DAY_MS))).toBe('right') // prettier-ignore
+})
+
+describe('after the clock was set back', () => {
+  const HOUR_MS = 3_600_000
+  const judge = (sentAt: Date) => judgeOtpTry(contact(), code({ sentAt, expiresAt: ahead(DAY_MS) }), RIGHT, NOW)
+  const request = (alive: Partial<OtpCode>, sentAt: Date[] = []) => judgeOtpRequest(contact(), code(alive), sentAt, NOW)
+
+  test('a code that was sent in the future serves no more, and another is sent', () => {
+    expect(judge(ahead(5001))).toBe('dead')
+    expect(request({ sentAt: ahead(5001) })).toBe('send')
+    expect(judge(ahead(25 * HOUR_MS))).toBe('dead')
+    expect(request({ sentAt: ahead(25 * HOUR_MS) })).toBe('send')
+  })
+
+  test('one of another process, whose clock is a little ahead, serves and is repeated', () => {
+    expect(judge(ahead(5000))).toBe('right')
+    expect(request({ sentAt: ahead(5000) })).toBe('repeat')
+  })
+
+  test('codes that were sent in the future count against no limit', () => {
+    const sent = (ms: number) => Array.from({ length: 5 }, (_, n) => ahead(ms + n))
+    expect(request({ usedAt: NOW }, sent(HOUR_MS))).toBe('send')
+    expect(() => request({ usedAt: NOW }, sent(1000))).toThrow(limited(601))
+  })
+
+  test('a locked contact stays locked and is told to come back after a day at the most', () => {
+    const locked = contact({ lockedUntil: ahead(DAY_MS + 25 * HOUR_MS) })
+    expect(() => judgeOtpRequest(locked, undefined, [], NOW)).toThrow(limited(86_400))
+    expect(() => judgeOtpTry(locked, code(), RIGHT, NOW)).toThrow(limited(86_400))
+  })
 })
 
 test('a code has six digits', () => {
