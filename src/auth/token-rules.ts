@@ -9,6 +9,8 @@ export const REFRESH_TOKEN_TTL_MS = 30 * 24 * 3600 * 1000
  * already used.
  */
 const ROTATION_RACE_MS = 10_000
+/** How far ahead the clock of another process may be. A rotation later than that is one before the clock was set back. */
+const CLOCK_TOLERANCE_MS = 1000
 
 export interface StoredRefreshToken {
   clientId: string
@@ -24,8 +26,12 @@ export type RefreshVerdict = 'rotate' | 'refuse' | 'revoke'
 
 export function judgeRefresh(stored: StoredRefreshToken | undefined, clientId: string, now: Date): RefreshVerdict {
   if (!stored || stored.clientId !== clientId || stored.familyRevokedAt) return 'refuse'
-  if (stored.rotatedAt) return now.getTime() - stored.rotatedAt.getTime() > ROTATION_RACE_MS ? 'revoke' : 'refuse'
+  if (stored.rotatedAt) return isRace(now.getTime() - stored.rotatedAt.getTime()) ? 'refuse' : 'revoke'
   return stored.expiresAt > now ? 'rotate' : 'refuse'
+}
+
+function isRace(ageMs: number): boolean {
+  return ageMs >= -CLOCK_TOLERANCE_MS && ageMs <= ROTATION_RACE_MS
 }
 
 /**

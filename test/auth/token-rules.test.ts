@@ -30,6 +30,12 @@ test('a used token is a race up to 10 s after its rotation, and revokes the fami
   expect(judgeRefresh(stored({ rotatedAt: before(10_001) }), 'client', NOW)).toBe('revoke')
 })
 
+test('a rotation in the future is one before the clock was set back, but for a second between two processes', () => {
+  expect(judgeRefresh(stored({ rotatedAt: before(-1000) }), 'client', NOW)).toBe('refuse')
+  expect(judgeRefresh(stored({ rotatedAt: before(-1001) }), 'client', NOW)).toBe('revoke')
+  expect(judgeRefresh(stored({ rotatedAt: before(-3_600_000) }), 'client', NOW)).toBe('revoke')
+})
+
 test('another client can’t revoke a family with a used token', () => {
   expect(judgeRefresh(stored({ rotatedAt: before(60_000) }), 'other', NOW)).toBe('refuse')
 })
