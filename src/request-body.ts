@@ -11,7 +11,7 @@ const MAX_NESTING = 32
 const MAX_ITEMS = 100
 const MAX_CHARACTERS = 4096
 
-/** The one field whose names the caller chooses: in it an unknown one is refused, not ignored. */
+/** The one field whose names and values the caller chooses: what is in it is kept or refused, never ignored. */
 const NAMED_BY_CALLER = 'customFields'
 
 /** Parameters say nothing of JSON (RFC 8259 11), but for a charset that is not its own. */
@@ -123,9 +123,9 @@ function parseJson(text: string): unknown {
 
 /**
  * Walks everything in the body, also fields that no schema knows. Takes `__proto__` keys out: as data they mean nothing,
- * and what is not there can't reach a careless merge.
+ * and what is not there can't reach a careless merge. Where the caller chooses the names they are refused instead.
  */
-function requireWithinLimits(value: unknown, path: string, depth: number): void {
+function requireWithinLimits(value: unknown, path: string, depth: number, isChosen = false): void {
   if (typeof value === 'string') {
     requireText(value, path)
   } else if (typeof value === 'number') {
@@ -136,16 +136,16 @@ function requireWithinLimits(value: unknown, path: string, depth: number): void 
     }
     if (Array.isArray(value)) {
       if (value.length > MAX_ITEMS) throw fault(path, `must have at most ${MAX_ITEMS} items`)
-      value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1))
+      value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1, isChosen))
     } else {
       if (Object.hasOwn(value, '__proto__')) {
-        if (path === NAMED_BY_CALLER) throw fault(`${path}.__proto__`, 'is unknown')
+        if (isChosen) throw fault(`${path}.__proto__`, depth === 2 ? 'is unknown' : 'must not be there')
         delete (value as JsonObject)['__proto__']
       }
       for (const [key, item] of Object.entries(value)) {
         const inner = path === '' ? clipped(key) : `${path}.${clipped(key)}`
         requireText(key, inner)
-        requireWithinLimits(item, inner, depth + 1)
+        requireWithinLimits(item, inner, depth + 1, isChosen || (depth === 1 && key === NAMED_BY_CALLER))
       }
     }
   }
