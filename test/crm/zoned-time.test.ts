@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { dayRange, isTimeZone, localDay, parseDateTime } from '../../src/crm/zoned-time.ts'
 
@@ -75,4 +76,19 @@ test('a time zone is one that the platform knows', () => {
     false,
     false,
   ])
+})
+
+describe.each(['client', 'operator'])('the pattern of scheduledAt in the %s contract', (contract) => {
+  const text = readFileSync(new URL(`../../openapi/${contract}.yaml`, import.meta.url), 'utf8')
+  const patterns = [...text.matchAll(/format: iso-date-time\n.*\n +pattern: (.+)/g)].map(
+    (match) => new RegExp(match[1]!, 'u'),
+  )
+
+  const some = '10:15:59 23:59 00:00:00.123456789Z 10:15+2359 10:15-05 19:00+05:30'
+  const none = '24:00 25:00 10:60 10:15:60 10:15:60Z 10:15:99.5 10:15+24:00 10:15+05:60 10:15-2960'
+  test.each([...some.split(' '), ...none.split(' ')])('is as exact as what is taken: %s', (time) => {
+    const isTaken = read(`2026-11-20T${time}`, 'UTC') !== undefined
+    expect(patterns.map((pattern) => pattern.test(`2026-11-20T${time}`))).toEqual(patterns.map(() => isTaken))
+    expect(patterns.length).toBeGreaterThan(0)
+  })
 })
