@@ -4,6 +4,7 @@
  * seldom while the process is busy and small.
  */
 import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { monotonicMs } from './clock.ts'
 
 const LOOK_EACH_MS = 500
@@ -29,6 +30,8 @@ export interface HeapGrowthOptions {
   nowMs?: () => number
   /** @param percent as `growth` */
   setGrowth?: (percent: number) => void
+  /** Looks through all of the heap now. */
+  collect?: () => void
 }
 
 /**
@@ -37,7 +40,8 @@ export interface HeapGrowthOptions {
  */
 export function boundHeapGrowth(options: HeapGrowthOptions): () => void {
   const { growth, largeFromMb = Infinity } = options
-  const { residentBytes = residentSize, cpuMs = cpuTimeMs, nowMs = monotonicMs, setGrowth = setHeapGrowth } = options
+  const { residentBytes = residentSize, cpuMs = cpuTimeMs, nowMs = monotonicMs } = options
+  const { setGrowth = setHeapGrowth, collect = lookThrough } = options
   let current = growth.busy
   let isLarge = false
   let last = { atMs: nowMs(), cpuMs: cpuMs() }
@@ -45,11 +49,14 @@ export function boundHeapGrowth(options: HeapGrowthOptions): () => void {
     const now = { atMs: nowMs(), cpuMs: cpuMs() }
     const isBusy = now.cpuMs - last.cpuMs >= BUSY_SHARE * (now.atMs - last.atMs)
     last = now
+    const wasLarge = isLarge
     isLarge = residentBytes() / MB >= (isLarge ? largeFromMb * SMALL_AGAIN : largeFromMb)
     const wanted = isBusy && !isLarge ? growth.busy : growth.tight
     if (wanted === current) return
     current = wanted
     setGrowth(wanted)
+    // Until then V8 goes by what it was told when it last looked.
+    if (isLarge && !wasLarge) collect()
   }, LOOK_EACH_MS)
   timer.unref()
   return () => clearInterval(timer)
@@ -65,4 +72,12 @@ function cpuTimeMs(): number {
 /** V8 reads it each time that it has looked through the heap. */
 function setHeapGrowth(percent: number): void {
   setFlagsFromString(`--heap-growing-percent=${percent}`)
+}
+
+/** Some tens of milliseconds, once for each time that the process becomes large. */
+function lookThrough(): void {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as () => void
+  setFlagsFromString('--no-expose-gc')
+  gc()
 }

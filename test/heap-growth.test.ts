@@ -6,6 +6,7 @@ import { boundHeapGrowth, type HeapGrowthOptions } from '../src/heap-growth.ts'
 const MB = 1024 * 1024
 
 const growth = { busy: 0, tight: 60 }
+const collect = () => {}
 
 /** @returns what is said while the process is watched, half a second each */
 function watched(options: Partial<HeapGrowthOptions>, change: (n: number) => void, times: number): number[] {
@@ -31,8 +32,21 @@ test('a busy process is large from its limit on, small again well below it, and 
   const sizes = [199, 200, 300, 199, 161, 159, 199].flatMap((size) => [size, size])
   let residentMb = 100
   let cpuMs = 0
-  const options = { largeFromMb: 200, residentBytes: () => residentMb * MB, cpuMs: () => (cpuMs += 500) }
+  const options = { largeFromMb: 200, residentBytes: () => residentMb * MB, cpuMs: () => (cpuMs += 500), collect }
   expect(watched(options, (n) => (residentMb = sizes[n]!), sizes.length)).toEqual([60, 0])
+})
+
+test('one that becomes large is looked through at once, under the new limit', () => {
+  const sizes = [100, 199, 200, 300, 199, 150, 210]
+  const order: (number | string)[] = []
+  let residentMb = 100
+  let cpuMs = 0
+  const options = {
+    ...{ largeFromMb: 200, residentBytes: () => residentMb * MB, cpuMs: () => (cpuMs += 500) },
+    ...{ setGrowth: (percent: number) => order.push(percent), collect: () => order.push('collected') },
+  }
+  watched(options, (n) => (residentMb = sizes[n]!), sizes.length)
+  expect(order).toEqual([60, 'collected', 0, 60, 'collected'])
 })
 
 test('a process that has little to do is held tight whatever its size, and not any more when it is busy', () => {
@@ -79,4 +93,21 @@ function looksOf(largeFromMb: number): number {
 test('a process that counts as large looks through its heap more often for the same work', { timeout: 60_000 }, () => {
   const [large, small] = [looksOf(1), looksOf(100_000)]
   expect(large).toBeGreaterThan(small)
+})
+
+test('becoming large frees what was left lying', { timeout: 60_000 }, () => {
+  const script = `
+    import { boundHeapGrowth } from ${JSON.stringify(join(import.meta.dirname, '../src/heap-growth.ts'))}
+    let left = Array.from({ length: 200_000 }, (_, n) => ({ n }))
+    gc()
+    left = undefined
+    const before = process.memoryUsage().heapUsed
+    boundHeapGrowth({ largeFromMb: 1, growth: { busy: 0, tight: 60 }, cpuMs: () => performance.now() })
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+    console.log(before - process.memoryUsage().heapUsed)`
+  const { stdout, stderr } = spawnSync(process.execPath, ['--expose-gc', '--input-type=module', '--eval', script], {
+    encoding: 'utf8',
+  })
+  expect(stderr).toBe('')
+  expect(Number(stdout)).toBeGreaterThan(4 * MB)
 })
