@@ -123,7 +123,7 @@ function parseJson(text: string): unknown {
 
 /**
  * Walks everything in the body, also fields that no schema knows. Takes `__proto__` keys out: as data they mean nothing,
- * and what is not there can't reach a careless merge. Where the caller chooses the names they are refused instead.
+ * and what is not there can't reach a careless merge. In a value that is the caller's own they are kept: nothing reads it.
  */
 function requireWithinLimits(value: unknown, path: string, depth: number, isChosen = false): void {
   if (typeof value === 'string') {
@@ -139,8 +139,8 @@ function requireWithinLimits(value: unknown, path: string, depth: number, isChos
       value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1, isChosen))
     } else {
       if (Object.hasOwn(value, '__proto__')) {
-        if (isChosen) throw fault(`${path}.__proto__`, depth === 2 ? 'is unknown' : 'must not be there')
-        delete (value as JsonObject)['__proto__']
+        if (path === NAMED_BY_CALLER) throw fault(`${path}.__proto__`, 'is unknown')
+        if (!isChosen) delete (value as JsonObject)['__proto__']
       }
       for (const [key, item] of Object.entries(value)) {
         const inner = path === '' ? clipped(key) : `${path}.${clipped(key)}`

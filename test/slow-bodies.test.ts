@@ -62,7 +62,7 @@ test('what is refused has no longer because it says that it is a file', async ()
     'POST /operator/nothing HTTP/1.1\r\nHost: x\r\nContent-Type: application/pdf\r\nContent-Length: 5000\r\n\r\n',
   )
   const drip = setInterval(() => socket.write('%'), BODY_TIMEOUT_MS / 4)
-  const closed = once(socket, 'close')
+  const closed = new Promise((resolve) => socket.once('close', resolve))
   const [answer] = await once(socket, 'data')
   expect(String(answer)).toContain('refused')
   await closed

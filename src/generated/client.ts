@@ -2144,7 +2144,7 @@ export interface components {
             paymentStatus?: components["schemas"]["PaymentStatus"];
             /** @description `UPI`, `Card`, `Cash`, or a payment gateway that the CRM settings of the account list, such as `Online`. */
             paymentMethod?: string;
-            /** @description Values by key. The keys must be custom fields in the CRM settings of the account; the values are arbitrary, but for a member `__proto__`, which is refused. */
+            /** @description Values by key. The keys must be custom fields in the CRM settings of the account; the values are arbitrary. */
             customFields?: {
                 [key: string]: unknown;
             };

@@ -51,6 +51,20 @@ describe('custom fields', () => {
     expect(await storedDetails((await create({ customFields: {} })).body.leadId)).toEqual({ customFields: {} })
   })
 
+  test('keep a member __proto__ of a value, which is data and changes no prototype', async () => {
+    const value = '{"__proto__": {"polluted": 1}, "b": [{"__proto__": null}]}'
+    const rawBody = JSON.stringify(leadBody(lab)).replace('}', `,"customFields":{"campaign":${value}}}`)
+    const { status, body } = await app.call('POST', '/client/crm/lead/create', { token: account.token, rawBody })
+    expect(status).toBe(200)
+    const { campaign } = (await storedDetails(body.leadId)).customFields
+    expect(Object.hasOwn(campaign, '__proto__') && campaign['__proto__']).toEqual({ polluted: 1 })
+    expect(JSON.stringify(campaign.b)).toBe('[{"__proto__":null}]')
+    const path = `/operator/accounts/${account.id}/entries/${body.leadId}`
+    const shown = await app.call('GET', path, { token: key })
+    expect(JSON.stringify(shown.body)).toContain('"__proto__":{"polluted":1}')
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined()
+  })
+
   test('that are not in the settings are 400 naming each, and nothing is stored', async () => {
     const before = await app.database.knex('entries').count({ n: '*' }).first()
     const answer = await create({ customFields: { campaign: 1, Campaign: 1, constructor: 2, 'b\nc': 3 } })
