@@ -65,7 +65,8 @@ async function findGuardedEntry(send: Send, accountId: string, guards: DayGuard[
   const matches = guards.map(() => '(day = ? AND kind = ? AND value_hash = ?)').join(' OR ')
   const [rows] = await send([
     {
-      sql: `SELECT entry_id FROM entry_day_guards WHERE account_id = ? AND (${matches}) ORDER BY kind LIMIT 1 LOCK IN SHARE MODE`,
+      sql: `SELECT entry_id FROM entry_day_guards FORCE INDEX (PRIMARY)
+            WHERE account_id = ? AND (${matches}) ORDER BY kind LIMIT 1 LOCK IN SHARE MODE`,
       values: [accountId, ...guards.flatMap(({ day, kind, valueHash }) => [day, kind, valueHash])],
     },
   ])

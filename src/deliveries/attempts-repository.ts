@@ -119,11 +119,13 @@ async function recordAll(
     const [webhooks, lanes, ...others] = await send([
       {
         sql: `SELECT id, state, epoch, first_failure_at, failed_attempts, last_error, warned_at FROM webhooks
-              WHERE id IN (?) ORDER BY id FOR UPDATE`,
+              FORCE INDEX (PRIMARY) WHERE id IN (?) ORDER BY id FOR UPDATE`,
         values: [webhookIds],
       },
       {
-        sql: 'SELECT webhook_id, last_seq FROM lanes WHERE webhook_id IN (?) AND owner = ? ORDER BY webhook_id FOR UPDATE',
+        // By the primary key: by its owner a lane is found among all of this daemon's, and each would be locked.
+        sql: `SELECT webhook_id, last_seq FROM lanes FORCE INDEX (PRIMARY)
+              WHERE webhook_id IN (?) AND owner = ? ORDER BY webhook_id FOR UPDATE`,
         values: [webhookIds, token],
       },
       ...(messageIds.length > 0 ? [lockMessagesStatement(messageIds)] : []),
@@ -296,10 +298,14 @@ function laneStatements(after: Map<string, LaneRecord>, changes: HealthChange[],
       values: [[...after.values()].map(({ webhookId, seq }) => [webhookId, seq])],
     },
     // What waits for a later retry is read at once; no queue row is rewritten for it.
-    ...unlessNone(recovered, 'UPDATE lanes SET eager_until = ? WHERE webhook_id IN (?)', eagerUntil),
+    ...unlessNone(
+      recovered,
+      'UPDATE lanes FORCE INDEX (PRIMARY) SET eager_until = ? WHERE webhook_id IN (?)',
+      eagerUntil,
+    ),
     ...unlessNone(
       failing,
-      'UPDATE lanes SET eager_until = ? WHERE webhook_id IN (?) AND eager_until IS NOT NULL',
+      'UPDATE lanes FORCE INDEX (PRIMARY) SET eager_until = ? WHERE webhook_id IN (?) AND eager_until IS NOT NULL',
       null,
     ),
   ]

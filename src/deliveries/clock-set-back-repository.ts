@@ -98,7 +98,7 @@ async function moveDeliveries(send: Send, move: Move): Promise<number> {
     const some = ids.slice(from, from + LANES_A_LOCK)
     await send([
       {
-        sql: 'SELECT webhook_id FROM lanes FORCE INDEX (PRIMARY) WHERE webhook_id IN (?) ORDER BY webhook_id FOR UPDATE',
+        sql: 'SELECT webhook_id, due_at FROM lanes FORCE INDEX (PRIMARY) WHERE webhook_id IN (?) ORDER BY webhook_id FOR UPDATE',
         values: [some],
       },
     ])

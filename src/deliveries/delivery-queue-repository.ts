@@ -4,6 +4,7 @@
 import type { Knex } from 'knex'
 import { sendThrough, type Statement } from '../../db/batch.ts'
 import { lockMessagesStatement, recordCopyEnds } from '../messages/messages-repository.ts'
+import { removedStatements } from './packed-rows.ts'
 
 export interface PendingDelivery {
   webhookId: string
@@ -264,13 +265,7 @@ export async function discardOldCopies(
     )
     .onConflict()
     .merge(['status', 'attempts', 'ended_at'])
-  await trx('delivery_queue')
-    .where({ webhook_id: lane.webhookId })
-    .whereIn(
-      'event_id',
-      rows.map((row) => row.event_id),
-    )
-    .delete()
+  await send(removedStatements(rows.map((row) => ({ webhookId: lane.webhookId, eventId: row.event_id }))))
   const end = lane.state === 'deleted' ? 'returned' : 'lapsed'
   const ended = messageIds.map((eventId) => ({ eventId, end }) as const)
   return { copies: rows.length, normalMessages: await recordCopyEnds(send, ended, now) }

@@ -94,7 +94,8 @@ export async function settleLanes(
 ): Promise<void> {
   const [owned, waiting] = await send([
     {
-      sql: `SELECT webhook_id, due_at, clean_epoch, eager_until FROM lanes WHERE webhook_id IN (?) AND owner = ?
+      sql: `SELECT webhook_id, due_at, clean_epoch, eager_until FROM lanes FORCE INDEX (PRIMARY)
+            WHERE webhook_id IN (?) AND owner = ?
             ORDER BY webhook_id FOR UPDATE`,
       values: [webhookIds, token],
     },

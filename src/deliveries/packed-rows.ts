@@ -230,16 +230,22 @@ export function endedStatements(rows: EndedRow[], endedAt: Date): Statement[] {
 
 const ID_WIDTH = COMMON.webhookId
 
+/** @returns a list of as many ids to a row, for as many values: the text, and how many rows it has */
+function idRows(columns: string[]): string {
+  const cut = columns.map(
+    (column, n) => `SUBSTR(r.ids, x.n * ${columns.length * ID_WIDTH} + ${n * ID_WIDTH + 1}, ${ID_WIDTH}) AS ${column}`,
+  )
+  return `(SELECT ${cut.join(', ')}
+    FROM (SELECT CONVERT(? USING ascii) COLLATE ascii_bin AS ids) r JOIN ${NUMBERS} x WHERE x.n < ?)`
+}
+
 /**
  * Joined to the list, in this order: each row is one look-up in the unique key. MariaDB scans the whole table for a list of
  * row values, and takes 15 times as long for a chain of conditions. In the columns' own collation, without which the join finds
  * no key.
  */
 const REMOVE = `
-  DELETE q FROM (
-    SELECT SUBSTR(r.ids, x.n * ${2 * ID_WIDTH} + 1, ${ID_WIDTH}) AS event_id,
-      SUBSTR(r.ids, x.n * ${2 * ID_WIDTH} + ${ID_WIDTH + 1}, ${ID_WIDTH}) AS webhook_id
-    FROM (SELECT CONVERT(? USING ascii) COLLATE ascii_bin AS ids) r JOIN ${NUMBERS} x WHERE x.n < ?) done
+  DELETE q FROM ${idRows(['event_id', 'webhook_id'])} done
   STRAIGHT_JOIN delivery_queue q ON q.event_id = done.event_id AND q.webhook_id = done.webhook_id`
 
 /**
@@ -247,13 +253,36 @@ const REMOVE = `
  * @throws RangeError when an id is not one
  */
 export function removedStatements(copies: { webhookId: string; eventId: string }[]): Statement[] {
+  return idStatements(
+    REMOVE,
+    copies.map(({ webhookId, eventId }) => eventId + webhookId),
+    2 * ID_WIDTH,
+  )
+}
+
+/**
+ * For a plain list of ids both servers read the whole of a table that seems small, whatever index they are told to use, and so
+ * wait for the rows of every transaction that is still open.
+ */
+const REMOVE_WAITING = `
+  DELETE u FROM ${idRows(['event_id'])} routed
+  STRAIGHT_JOIN unrouted_events u FORCE INDEX (PRIMARY) ON u.event_id = routed.event_id`
+
+/**
+ * Events that wait for their fan-out no longer.
+ * @throws RangeError when an id is not one
+ */
+export function routedStatements(eventIds: string[]): Statement[] {
+  return idStatements(REMOVE_WAITING, eventIds, ID_WIDTH)
+}
+
+function idStatements(sql: string, rows: string[], width: number): Statement[] {
   const statements: Statement[] = []
-  for (let from = 0; from < copies.length; from += MOST_ROWS) {
-    const part = copies.slice(from, from + MOST_ROWS)
-    let ids = ''
-    for (const { webhookId, eventId } of part) ids += eventId + webhookId
-    if (ids.length !== part.length * 2 * ID_WIDTH) throw new RangeError('an id is wider or narrower than its field')
-    statements.push({ sql: REMOVE, values: [ids, part.length] })
+  for (let from = 0; from < rows.length; from += MOST_ROWS) {
+    const part = rows.slice(from, from + MOST_ROWS)
+    const ids = part.join('')
+    if (ids.length !== part.length * width) throw new RangeError('an id is wider or narrower than its field')
+    statements.push({ sql, values: [ids, part.length] })
   }
   return statements
 }

@@ -3,6 +3,7 @@
  * `delivery_queue` under the webhook's epoch, whose attempts go on being numbered where they were.
  */
 import type { Knex } from 'knex'
+import { byPrimaryKey } from '../../db/locking.ts'
 import { isIdShaped } from '../ids.ts'
 import type { Recovery, RecoveryState, Redelivery } from './recovery-rules.ts'
 
@@ -197,7 +198,7 @@ export async function listNextDeliveries(
 
 /** Locks the messages among these events; their states. */
 export async function lockMessageStates(trx: Knex.Transaction, eventIds: string[]): Promise<Map<string, string>> {
-  const rows = await trx('messages')
+  const rows = await trx(byPrimaryKey(trx, 'messages'))
     .whereIn('event_id', eventIds)
     .orderBy('event_id')
     .forUpdate()
@@ -212,11 +213,11 @@ async function listErasedEvents(trx: Knex.Transaction, eventIds: string[]): Prom
 
 /** Locks the payloads of these events; those that are still there, and not those of a patient who is being erased. */
 export async function lockBodies(trx: Knex.Transaction, eventIds: string[]): Promise<Set<string>> {
-  const rows = await trx('event_bodies')
+  const rows = await trx(byPrimaryKey(trx, 'event_bodies'))
     .whereIn('event_id', eventIds)
     .orderBy('event_id')
     .forUpdate()
-    .select('event_id')
+    .select('event_id', 'is_message')
   const erased = await listErasedEvents(trx, eventIds)
   return new Set(rows.map((row) => row.event_id).filter((id) => !erased.has(id)))
 }

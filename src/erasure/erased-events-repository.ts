@@ -8,6 +8,7 @@
  */
 import type { Knex } from 'knex'
 import { sendThrough, type Statement } from '../../db/batch.ts'
+import { byPrimaryKey } from '../../db/locking.ts'
 import { discardOldCopies } from '../deliveries/delivery-queue-repository.ts'
 import { askToReadSettings, makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { routeTheseEvents } from '../events/event-routing.ts'
@@ -91,7 +92,7 @@ export async function eraseEvents(
 
 /** Routes those that wait for it: a copy that does not exist yet can't be discarded. In the daemon's order: event, then lane. */
 async function routeWaiting(trx: Knex.Transaction, eventIds: string[], now: Date): Promise<void> {
-  const rows = await trx('unrouted_events')
+  const rows = await trx(byPrimaryKey(trx, 'unrouted_events'))
     .whereIn('event_id', eventIds)
     .orderBy('event_id')
     .forUpdate()
@@ -202,7 +203,11 @@ export async function settleEvents(
   now: Date,
 ): Promise<{ settled: number; answers: number }> {
   if (eventIds.length === 0) return { settled: 0, answers: 0 }
-  await trx('event_bodies').whereIn('event_id', eventIds).orderBy('event_id').forUpdate().select('event_id')
+  await trx(byPrimaryKey(trx, 'event_bodies'))
+    .whereIn('event_id', eventIds)
+    .orderBy('event_id')
+    .forUpdate()
+    .select('event_id', 'is_message')
   const waiting = new Set<string>()
   for (const table of ['unrouted_events', 'delivery_queue']) {
     for (const id of await trx(table).whereIn('event_id', eventIds).distinct('event_id').pluck('event_id')) {

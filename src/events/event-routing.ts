@@ -2,6 +2,7 @@
  * Who gets an event (decisions 4), as SQL over sets, and the fan-out that writes it down.
  */
 import { COMMIT, type BatchPool, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
+import { routedStatements } from '../deliveries/packed-rows.ts'
 import { handOverStatement } from '../messages/messages-repository.ts'
 
 /** Lanes that the router takes as its own in the same transaction. */
@@ -132,7 +133,7 @@ export async function routeEvents(
     onLocked?.(eventIds)
     const messageIds = waiting.filter((row) => row.is_message === 1).map((row) => row.event_id as string)
     const results = await send([
-      { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
+      ...routedStatements(eventIds),
       ...fanOutStatements(eventIds, messageIds, now),
       {
         sql: `SELECT q.*, l.due_at IS NULL AS was_empty
@@ -206,8 +207,5 @@ export async function routeTheseEvents(
 ): Promise<void> {
   const eventIds = events.map(({ eventId }) => eventId)
   const messageIds = events.filter(({ isMessage }) => isMessage).map(({ eventId }) => eventId)
-  await send([
-    { sql: 'DELETE FROM unrouted_events WHERE event_id IN (?)', values: [eventIds] },
-    ...fanOutStatements(eventIds, messageIds, now),
-  ])
+  await send([...routedStatements(eventIds), ...fanOutStatements(eventIds, messageIds, now)])
 }

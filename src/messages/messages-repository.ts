@@ -22,12 +22,13 @@ export function insertMessageStatement({ id, accountId, labId, createdAt }: Mess
 /**
  * Locks the rows of messages of which a copy is about to end. It must be a statement before the one that ends the copy: who
  * waits for another ending of the same message here sees afterwards, with a fresh view, that the other copy is gone. Without
- * it two last copies that end at once would each see the other one, and nobody would send the message. By the primary key, whatever the optimizer makes of a small table:
- * a scan would wait for rows that it does not want, in no order.
+ * it two last copies that end at once would each see the other one, and nobody would send the message. By the primary key, whatever
+ * the optimizer makes of a small table: a scan would wait for rows that it does not want, in no order. The state is read for that
+ * alone: where the key holds all that is asked for, the server reads it from end to end in spite of the hint.
  */
 export function lockMessagesStatement(eventIds: string[]): Statement {
   return {
-    sql: 'SELECT event_id FROM messages FORCE INDEX (PRIMARY) WHERE event_id IN (?) ORDER BY event_id FOR UPDATE',
+    sql: 'SELECT event_id, state FROM messages FORCE INDEX (PRIMARY) WHERE event_id IN (?) ORDER BY event_id FOR UPDATE',
     values: [eventIds],
   }
 }
