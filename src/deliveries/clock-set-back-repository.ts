@@ -98,6 +98,7 @@ async function moveDeliveries(send: Send, move: Move): Promise<number> {
     const some = ids.slice(from, from + LANES_A_LOCK)
     await send([
       {
+        // With a column that is not the key's: else the hint is in vain, as `db/locking.ts` says.
         sql: 'SELECT webhook_id, due_at FROM lanes FORCE INDEX (PRIMARY) WHERE webhook_id IN (?) ORDER BY webhook_id FOR UPDATE',
         values: [some],
       },
