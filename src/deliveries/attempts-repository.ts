@@ -278,7 +278,7 @@ function healthStatements(before: Map<string, LaneRecord>, after: Map<string, La
         // The record of its failure stays for the list of deactivated webhooks; reactivation clears it.
         sql: `UPDATE webhooks SET state = 'auto_deleted', epoch = epoch + 1, inactive_from = ${ENDING_TIME},
               deactivated_at = ?, updated_at = ? WHERE id = ?`,
-        values: [now, now, webhookId],
+        values: [webhookId, now, now, webhookId],
       },
       { sql: 'DELETE FROM webhook_party_guards WHERE webhook_id = ?', values: [webhookId] },
     )

@@ -40,20 +40,30 @@ interface IdRange {
   untilId: string
 }
 
-/** Where the missed events of a webhook lie among the lab's, the newest range first, within these bounds. */
+interface InactiveTime {
+  inactive_from: Date
+  /** By the clock as it was; null: ended before that was kept. */
+  deactivated_at: Date | null
+  /** Undefined: not yet. */
+  active_from?: Date
+}
+
+/**
+ * Where the missed events of a webhook lie among the lab's, within these bounds, the one that begins last first. While the clock
+ * is behind what was noted for the lab, `inactive_from` is ahead of the ids.
+ */
 async function listInactiveRanges(knex: Knex, webhookId: string, bounds: IdRange): Promise<IdRange[]> {
-  const past = await knex('webhook_inactivity').where({ webhook_id: webhookId }).orderBy('inactive_from', 'desc')
-  const current = await knex('webhooks').where({ id: webhookId, state: 'auto_deleted' }).first('inactive_from')
-  const times = [
-    ...(current ? [{ from: current.inactive_from as Date, until: undefined }] : []),
-    ...past.map((row) => ({ from: row.inactive_from as Date, until: row.active_from as Date })),
-  ]
-  return times
-    .map(({ from, until }) => ({
-      fromId: later(firstIdOf(Math.max(0, from.getTime() - CLOCK_MARGIN_MS)), bounds.fromId),
-      untilId: earlier(until ? firstIdOf(until.getTime() + CLOCK_MARGIN_MS) : AFTER_ALL_IDS, bounds.untilId),
+  const past: InactiveTime[] = await knex('webhook_inactivity').where({ webhook_id: webhookId })
+  const current: InactiveTime[] = await knex('webhooks')
+    .where({ id: webhookId, state: 'auto_deleted' })
+    .select('inactive_from', 'deactivated_at')
+  return [...current, ...past]
+    .map(({ inactive_from: from, deactivated_at: at, active_from: until }) => ({
+      fromId: later(firstIdOf(Math.max(0, Math.min(+from, +(at ?? from)) - CLOCK_MARGIN_MS)), bounds.fromId),
+      untilId: earlier(until ? firstIdOf(+until + CLOCK_MARGIN_MS) : AFTER_ALL_IDS, bounds.untilId),
     }))
     .filter(({ fromId, untilId }) => fromId < untilId)
+    .sort((a, b) => (a.fromId < b.fromId ? 1 : a.fromId > b.fromId ? -1 : a.untilId < b.untilId ? 1 : -1))
 }
 
 const later = (a: string, b: string) => (a > b ? a : b)

@@ -16,5 +16,10 @@ export function beginningTime(lab: string): string {
   return `${routingTime(lab)} + INTERVAL 1 MICROSECOND`
 }
 
-/** When a webhook ends, in an update of its row: not before it began. */
-export const ENDING_TIME = 'GREATEST(UTC_TIMESTAMP(6), active_from)'
+/**
+ * When the webhook whose id is bound here ends, in an update of its row: later than all that was recorded before, so that what it
+ * got until then counts as its own also where the clock is behind what was noted. The derived table lets the update read its
+ * own table, without locks; its LIMIT keeps the server from merging it.
+ */
+export const ENDING_TIME = `(SELECT ended.at
+  FROM (SELECT ${beginningTime('x.lab_id')} AS at FROM webhooks x WHERE x.id = ? LIMIT 1) ended)`

@@ -2,7 +2,7 @@
  * What fails now: active webhooks whose last attempt failed, with what waits for them.
  */
 import type { Knex } from 'knex'
-import { firstIdOf } from '../ids.ts'
+import { firstIdOf, timeOfId } from '../ids.ts'
 
 /** Rows of a backlog that are counted. */
 export const BACKLOG_COUNTED = 10_000
@@ -84,8 +84,9 @@ async function readBacklog(knex: Knex, webhook: Record<string, any>): Promise<Ba
   const backlog = Math.min(Number(counted.backlog), BACKLOG_COUNTED)
   const backlogIsMore = Number(counted.backlog) > BACKLOG_COUNTED
   const oldest = backlogIsMore ? await findOldest(knex, webhook, counted.oldest) : counted.oldest
-  const event = oldest === null ? undefined : await knex('events').where({ id: oldest }).first('recorded_at')
-  return { backlog, backlogIsMore, oldestEventAt: event?.recorded_at ?? null, nextAttemptAt: counted.due }
+  // Its id tells when it was recorded; its row may be gone by now, or say a time to come after the clock was set back.
+  const oldestEventAt = oldest === null ? null : new Date(timeOfId(oldest))
+  return { backlog, backlogIsMore, oldestEventAt, nextAttemptAt: counted.due }
 }
 
 /**

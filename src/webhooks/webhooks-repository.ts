@@ -198,7 +198,7 @@ export async function recordDeletion(trx: Knex.Transaction, webhookId: string, n
     .update({
       state: 'deleted',
       epoch: trx.raw('epoch + 1'),
-      inactive_from: trx.raw(`COALESCE(inactive_from, ${ENDING_TIME})`),
+      inactive_from: trx.raw(`COALESCE(inactive_from, ${ENDING_TIME})`, [webhookId]),
       updated_at: now,
     })
   await makeLaneDue(trx, webhookId, now)
@@ -212,8 +212,8 @@ export async function recordDeletion(trx: Knex.Transaction, webhookId: string, n
 export async function recordReactivation(trx: Knex.Transaction, webhookId: string, now: Date): Promise<void> {
   // The time that ends now, for the log: its events are never sent to this webhook. Its end is the new beginning, exactly.
   await trx.raw(
-    `INSERT INTO webhook_inactivity (webhook_id, inactive_from, active_from)
-     SELECT w.id, w.inactive_from, ${beginningTime('w.lab_id')} FROM webhooks w WHERE w.id = ?`,
+    `INSERT INTO webhook_inactivity (webhook_id, inactive_from, active_from, deactivated_at)
+     SELECT w.id, w.inactive_from, ${beginningTime('w.lab_id')}, w.deactivated_at FROM webhooks w WHERE w.id = ?`,
     [webhookId],
   )
   await trx('webhooks')

@@ -2,8 +2,14 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { recordAttempts } from '../../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'
+import {
+  countMissedEvents,
+  findMissedEvent,
+  listMissedEvents,
+} from '../../src/deliveries/delivery-log-missed-repository.ts'
+import { AFTER_ALL_IDS } from '../../src/deliveries/delivery-log-rules.ts'
 import { routeEvents } from '../../src/events/event-routing.ts'
-import { newId } from '../../src/ids.ts'
+import { firstIdOf, newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { takeLane } from '../support/take-lane.ts'
@@ -109,4 +115,36 @@ test('one batch that brings the last failure and a success after it ends deleted
   await record(lastFailure, tooLate)
   expect(await row()).toMatchObject({ state: 'auto_deleted', failed_attempts: 2 })
   expect(await kindsOfMails()).toEqual(['warning', 'deletion'])
+})
+
+test('by a clock that is behind what was noted for the lab, what it got before its auto-deletion is not missed, what comes then is', async () => {
+  const { id: other } = await world.webhook({ endpoint: 'https://b.example.com/hooks' })
+  await knex()('webhooks')
+    .where({ id: other })
+    .update({ active_from: knex().raw('UTC_TIMESTAMP(6) + INTERVAL 2 HOUR') })
+  const last = await attemptOf(500)
+  const waiting = await world.event()
+  await record(last)
+  expect(await row()).toMatchObject({ state: 'auto_deleted' })
+  const meanwhile = await world.event()
+  await routeEvents(db.database.batch, world.clock.now(), 100)
+  const copies = () => knex()('delivery_queue').where({ webhook_id: webhookId }).select('event_id', 'epoch')
+  // To be discarded.
+  expect(await copies()).toEqual([{ event_id: waiting.id, epoch: 1 }])
+  const missed = async () => {
+    const webhook = { id: webhookId, labId: world.labId }
+    const page = { fromId: firstIdOf(0), beforeId: AFTER_ALL_IDS, limit: 10, type: undefined }
+    const { events } = await listMissedEvents(knex(), webhook, page)
+    const ofEach = [last.eventId, waiting.id, meanwhile.id].map((id) => findMissedEvent(knex(), webhook, id))
+    const counted = await countMissedEvents(knex(), webhook, { after: firstIdOf(0), untilId: AFTER_ALL_IDS })
+    return { listed: events.map(({ eventId }) => eventId), found: await Promise.all(ofEach), counted: counted.missed }
+  }
+  const onlyThat = {
+    listed: [meanwhile.id],
+    found: [undefined, undefined, { eventId: meanwhile.id, type: expect.any(String) }],
+    counted: 1,
+  }
+  expect(await missed()).toEqual(onlyThat)
+  await world.reactivateWebhook(webhookId)
+  expect(await missed()).toEqual(onlyThat)
 })

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
-import { newId, publicEventId } from '../../src/ids.ts'
+import { newId, publicEventId, timeOfId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import {
   autoDelete,
@@ -187,7 +187,7 @@ describe('failing webhooks', () => {
     await buildPending(knex(), second, older, { dueAt })
     const { body } = await asStaff('GET', '/failing-webhooks')
     expect(body.webhooks.map((row: any) => row.webhookId)).toEqual([second, webhook])
-    const recorded = (await knex()('events').where({ id: older }).first()).recorded_at
+    const recorded = new Date(timeOfId(older))
     expect(body.webhooks[0]).toMatchObject({
       labID: lab.id,
       failedAttempts: 7,

@@ -190,6 +190,24 @@ describe('by a clock that is behind what was noted for a webhook', () => {
     expect(await queuedFor(last.id)).toEqual([])
   })
 
+  test('a webhook that is deleted got what was recorded before, and gets nothing of what comes', async () => {
+    const { knex } = db.database
+    const labId = newId(129)
+    const webhook = await world.webhook({ endpoint, labId })
+    const other = await world.webhook({ endpoint, labId })
+    await knex('webhooks')
+      .where({ id: other.id })
+      .update({ active_from: ahead(7200) })
+    const before = await world.event({ labId })
+    await db.database.transaction((trx) => recordDeletion(trx, webhook.id, world.clock.now()))
+    const after = await world.event({ labId })
+    await route()
+    const { epoch } = await knex('webhooks').where({ id: webhook.id }).first('epoch')
+    const ofWebhook = async (id: string) => (await queuedFor(id)).filter((row) => row.webhook_id === webhook.id)
+    expect(await ofWebhook(before.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
+    expect(await ofWebhook(after.id)).toEqual([])
+  })
+
   test('whoever records an event waits for no webhook that is being changed', async () => {
     const labId = newId(128)
     const webhook = await world.webhook({ endpoint, labId })
