@@ -9,7 +9,7 @@ import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
 import { routeEvents, type GivenLane, type Routed } from '../src/events/event-routing.ts'
 import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { FanOutPace } from './fan-out-pace.ts'
+import { FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
@@ -67,6 +67,9 @@ export class Ticker {
   #lastTickAtMs = monotonicMs()
   /** When the last fan-out of something began. */
   #routedAtMs = -Infinity
+  /** The last fan-outs were full: many more events wait, most likely. */
+  #hasMany = false
+  #fullOnes = 0
 
   constructor(options: TickerOptions) {
     this.#options = options
@@ -154,13 +157,29 @@ export class Ticker {
       // Where events are stepped over, some always wait.
       worked ||= (work.unrouted && !this.#pace.hasAside) || dueLanes.length > 0
       if (!work.unrouted || this.#stopped) break
-      if (!(await this.#route())) break
+      if (!(await this.#routeSome())) break
       worked = true
     }
     return worked
   }
 
-  async #route(): Promise<boolean> {
+  /**
+   * One fan-out, or two at once where the last ones were full: one inserts while the other waits for its COMMIT. The two take no
+   * lanes: what one would read of a lane as all that is due there lacks what the other gives it. Who looks for work next finds
+   * them.
+   */
+  async #routeSome(): Promise<boolean> {
+    this.#fullOnes = 0
+    const fanOuts = this.#hasMany ? [this.#route(true), this.#route(true)] : [this.#route()]
+    const ended = await Promise.allSettled(fanOuts)
+    // After one that failed one after the other, until it is known which event is to blame.
+    this.#hasMany = this.#fullOnes === fanOuts.length
+    const failed = ended.find((one) => one.status === 'rejected')
+    if (failed) throw failed.reason
+    return ended.some((one) => one.status === 'fulfilled' && one.value)
+  }
+
+  async #route(isOneOfTwo = false): Promise<boolean> {
     const { database, chooseAlong } = this.#options
     const startedAtMs = monotonicMs()
     const { limit, exceptIds } = this.#pace.next(startedAtMs)
@@ -173,10 +192,11 @@ export class Ticker {
           startedAt,
           limit,
           // A daemon that stops takes nothing more: others may, as soon as what they have got is on disk.
-          (...given) => (along = this.#stopped ? undefined : chooseAlong(...given)),
+          (...given) => (along = this.#stopped || isOneOfTwo ? undefined : chooseAlong(...given)),
           { exceptIds, locked: (eventIds) => (batch = eventIds) },
         )
         batch = []
+        if (routed.events === FULL_FAN_OUT) this.#fullOnes += 1
         // Where there was nothing, what failed may still be locked: its statement goes on after its connection has ended.
         if (routed.events > 0) this.#pace.succeeded(monotonicMs() - startedAtMs)
         return { ...routed, taken: along?.read(routed.taken) ?? [] }

@@ -1,21 +1,42 @@
 /**
  * What the engine costs without deliveries: fanning out, and waiting.
  */
+import { Ticker } from '../../daemon/ticker.ts'
 import { monotonicMs } from '../../src/clock.ts'
-import { routeEvents } from '../../src/events/event-routing.ts'
+import { createLogger } from '../../src/logger.ts'
 import { cpuSeconds, type BenchWorld } from './bench-world.ts'
 
-const ROUTED_AT_ONCE = 500
+const MOST_MS = 60_000
 
-/** Events fanned out per second, to one webhook each. */
+/** Events fanned out per second, to one webhook each, by the loop of a daemon that has nothing to send. */
 export async function fanOutRate(world: BenchWorld): Promise<number> {
   const events = 20_000
   await world.clear()
   await world.addWebhooks([world.url('ok/0')])
   await world.addEvents(events, true)
   const startedAtMs = monotonicMs()
-  for (let routed = 0; routed < events;)
-    routed += (await routeEvents(world.database.batch, world.clock.now(), ROUTED_AT_ONCE)).events
+  await new Promise<void>((resolve, reject) => {
+    let waiting = events
+    const timer = setTimeout(() => reject(new Error(`${waiting} events still wait after ${MOST_MS} ms`)), MOST_MS)
+    const ticker = new Ticker({
+      database: world.database,
+      clock: world.clock,
+      log: createLogger('daemon', 'silent'),
+      owns: () => true,
+      offer: () => {},
+      leftAlone: () => [],
+      chooseAlong: () => undefined,
+      chooseAnyAlong: () => undefined,
+      routed: ({ eventIds }) => {
+        waiting -= eventIds.length
+        if (waiting > 0) return
+        clearTimeout(timer)
+        ticker.stop().then(resolve, reject)
+      },
+      messagesDue: () => {},
+    })
+    ticker.start()
+  })
   const rate = (events / (monotonicMs() - startedAtMs)) * 1000
   const n = (await world.database.knex('delivery_queue').count({ n: '*' }))[0]?.n
   if (Number(n) !== events) throw new Error(`${n} deliveries of ${events}`)

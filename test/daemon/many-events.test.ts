@@ -1,0 +1,125 @@
+/**
+ * The loop of a daemon for which many events wait: two fan-outs at once.
+ */
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Ticker, type TickerOptions } from '../../daemon/ticker.ts'
+import type { Database } from '../../db/connection.ts'
+import { newId } from '../../src/ids.ts'
+import { createLogger } from '../../src/logger.ts'
+import { openTestDatabase, type TestDatabase } from '../support/database.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
+
+const MANY = 3250
+
+let db: TestDatabase
+let world: DeliveryWorld
+let webhookId: string
+let eventIds: string[]
+
+beforeEach(async () => {
+  db = await openTestDatabase()
+  world = await new DeliveryWorld(db.database).open()
+  webhookId = (await world.webhook({ endpoint: 'https://partner.example.com/' })).id
+  eventIds = Array.from({ length: MANY }, () => newId(world.clock.nowMs()))
+  const event = { account_id: world.accountId, lab_id: world.labId, type: 'lead.created' }
+  const recordedAt = db.database.knex.raw('UTC_TIMESTAMP(6)')
+  const { knex } = db.database
+  await knex.batchInsert(
+    'events',
+    eventIds.map((id) => ({ ...event, id, subject_id: id, recorded_at: recordedAt })),
+    500,
+  )
+  await knex.batchInsert(
+    'event_bodies',
+    eventIds.map((id) => ({ event_id: id, body: Buffer.from('{}') })),
+    500,
+  )
+  await knex.batchInsert(
+    'unrouted_events',
+    eventIds.map((id) => ({ event_id: id })),
+    500,
+  )
+})
+afterEach(async () => {
+  await world.close()
+  await db.close()
+})
+
+/** How many fan-outs have been under way at once, at each that began. */
+function countingDatabase(atOnce: number[]): Database {
+  const { batch, knex } = db.database
+  let underWay = 0
+  const transaction: Database['batch']['transaction'] = async (work) => {
+    underWay += 1
+    atOnce.push(underWay)
+    return batch.transaction(work).finally(() => (underWay -= 1))
+  }
+  return { knex, batch: { transaction } } as unknown as Database
+}
+
+function tickerOf(options: Partial<TickerOptions>): Ticker {
+  return new Ticker({
+    database: db.database,
+    clock: world.clock,
+    log: createLogger('daemon', 'silent'),
+    owns: () => true,
+    offer: () => {},
+    leftAlone: () => [],
+    chooseAlong: () => undefined,
+    chooseAnyAlong: () => undefined,
+    routed: () => {},
+    messagesDue: () => {},
+    ...options,
+  })
+}
+
+const waiting = () => db.database.knex('unrouted_events').pluck('event_id')
+const copies = () => db.database.knex('delivery_queue').where({ webhook_id: webhookId }).orderBy('event_id').pluck('event_id') // prettier-ignore
+
+test('fans all of them out once, two batches at once after the first full one, and takes lanes only where it is alone', async () => {
+  const atOnce: number[] = []
+  const routed: string[] = []
+  const underWayWhenChosen: number[] = []
+  const ticker = tickerOf({
+    database: countingDatabase(atOnce),
+    routed: (batch) => routed.push(...batch.eventIds),
+    chooseAlong: () => {
+      underWayWhenChosen.push(atOnce.at(-1)!)
+      return undefined
+    },
+  })
+  ticker.start()
+  try {
+    await expect.poll(() => routed.length, { timeout: 20_000 }).toBe(MANY)
+  } finally {
+    await ticker.stop()
+  }
+  expect(await copies()).toEqual(eventIds.toSorted())
+  expect(routed.toSorted()).toEqual(eventIds.toSorted())
+  expect(await waiting()).toEqual([])
+  expect(atOnce.slice(0, 3)).toEqual([1, 1, 2])
+  expect(Math.max(...atOnce)).toBe(2)
+  expect(underWayWhenChosen[0]).toBe(1)
+  expect(Math.max(...underWayWhenChosen)).toBe(1)
+})
+
+test('an event among them that can’t be fanned out is stepped over, and all others are fanned out once', async () => {
+  const poison = eventIds.toSorted()[1700]!
+  // Its copy is there already, which no fan-out expects.
+  const dueAt = world.clock.now()
+  await db.database.knex('delivery_queue').insert({ webhook_id: webhookId, due_at: dueAt, event_id: poison, epoch: 1 })
+  await db.database.knex('lanes').where({ webhook_id: webhookId }).update({ due_at: dueAt })
+  const failed: unknown[] = []
+  const log = createLogger('daemon', 'silent')
+  log.error = ((fields: unknown) => failed.push(fields)) as typeof log.error
+  const ticker = tickerOf({ log })
+  ticker.start()
+  try {
+    await expect.poll(waiting, { timeout: 20_000 }).toEqual([poison])
+    await expect.poll(() => failed.length, { timeout: 20_000 }).toBe(1)
+  } finally {
+    await ticker.stop()
+  }
+  expect(await copies()).toEqual(eventIds.toSorted())
+  await db.database.knex('unrouted_events').delete()
+})
