@@ -14,6 +14,11 @@ const MOST_ASIDE = 500
 /** As many as it takes to find one event among all: what fails more often than that, without a success between, has to wait. */
 const FAILURES_AT_ONCE = 10
 
+/** Whether a fan-out was such that the next two may go at once: more events wait, and each stays far from being too large. */
+export function allowsTwo(events: number, durationMs: number): boolean {
+  return events === FULL_FAN_OUT && durationMs < SLOW_MS / 2
+}
+
 export class FanOutPace {
   #limit = FULL_FAN_OUT
   #failures = 0

@@ -9,7 +9,7 @@ import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
 import { routeEvents, type GivenLane, type Routed } from '../src/events/event-routing.ts'
 import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
+import { allowsTwo, FanOutPace } from './fan-out-pace.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
@@ -196,9 +196,10 @@ export class Ticker {
           { exceptIds, locked: (eventIds) => (batch = eventIds) },
         )
         batch = []
-        if (routed.events === FULL_FAN_OUT) this.#fullOnes += 1
+        const durationMs = monotonicMs() - startedAtMs
+        if (allowsTwo(routed.events, durationMs)) this.#fullOnes += 1
         // Where there was nothing, what failed may still be locked: its statement goes on after its connection has ended.
-        if (routed.events > 0) this.#pace.succeeded(monotonicMs() - startedAtMs)
+        if (routed.events > 0) this.#pace.succeeded(durationMs)
         return { ...routed, taken: along?.read(routed.taken) ?? [] }
       })
     } catch (error) {

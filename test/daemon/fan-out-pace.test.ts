@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { FanOutPace, FULL_FAN_OUT } from '../../daemon/fan-out-pace.ts'
+import { allowsTwo, FanOutPace, FULL_FAN_OUT } from '../../daemon/fan-out-pace.ts'
 
 const ids = (count: number) => Array.from({ length: count }, (_, n) => String(n).padStart(4, '0'))
 
@@ -49,6 +49,12 @@ test('the full size comes back with each success, but not while they are slow', 
   expect(pace.next(0).limit).toBe(4)
   for (let n = 0; n < 20; n++) pace.succeeded(1999)
   expect(pace.next(0).limit).toBe(FULL_FAN_OUT)
+})
+
+test('two go at once only after a full one that was quick', () => {
+  expect(allowsTwo(FULL_FAN_OUT, 999)).toBe(true)
+  expect(allowsTwo(FULL_FAN_OUT - 1, 1)).toBe(false)
+  expect(allowsTwo(FULL_FAN_OUT, 1000)).toBe(false)
 })
 
 test('an event that was stepped over is tried again after a minute, alone if it is the first', () => {
