@@ -14,11 +14,13 @@ import { findOperatorKey, type OperatorKey } from './operator-keys-repository.ts
 
 /**
  * passport-http-bearer also takes tokens from the body and the query, and answers 400 when there are two. Here a token
- * counts in the header only, so the strategy is shown nothing else.
+ * counts in the header only, so the strategy is shown nothing else. It knows one space after the scheme; RFC 9110 11.4
+ * allows more.
  */
 class HeaderBearerStrategy extends BearerStrategy<VerifyFunction> {
   override authenticate(req: Request): void {
-    super.authenticate({ headers: { authorization: authorizationOf(req) } } as Request)
+    const authorization = authorizationOf(req)?.replace(/^(Bearer) +/i, '$1 ')
+    super.authenticate({ headers: { authorization } } as Request)
   }
 }
 
@@ -60,7 +62,7 @@ function invalidAccessToken() {
 
 /** @throws 401 unless the header carries a key that was not revoked */
 export async function authenticateOperator(knex: Knex, req: Request): Promise<OperatorKey> {
-  const key = /^Bearer ([A-Za-z0-9_-]{1,200})$/i.exec(authorizationOf(req) ?? '')?.[1]
+  const key = /^Bearer +([A-Za-z0-9_-]{1,200})$/i.exec(authorizationOf(req) ?? '')?.[1]
   const known = key === undefined ? undefined : await findOperatorKey(knex, hashSecret(key))
   if (!known) throw unauthorized('invalid operator key', 'invalid_operator_key')
   return known

@@ -13,8 +13,8 @@ export interface PatientSession {
   contact: string
 }
 
-/** Ours have about 400 characters; what is longer is not worth a signature check. */
-const BEARER = /^Bearer ([A-Za-z0-9._-]{1,2048})$/i
+/** Any number of spaces (RFC 9110 11.4). Ours have about 400 characters; what is longer is not worth a signature check. */
+const BEARER = /^Bearer +([A-Za-z0-9._-]{1,2048})$/i
 
 /** @throws 401 unless the header carries the token of this contact's last login in this account */
 export async function authenticatePatient(

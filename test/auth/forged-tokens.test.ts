@@ -199,7 +199,7 @@ describe('an operator key', () => {
   test.each(operator.operations.filter(isProtected))('that is forged is 401 at $method $path', async (operation) => {
     const call = (token: string) => app.call(operation.method, pathOf(operation), { token })
     expect(await believed(forgeries, call, 'invalid operator key')).toEqual([])
-    for (const authorization of [`Basic ${key}`, key, 'Bearer', '']) {
+    for (const authorization of [`Basic ${key}`, key, 'Bearer', '', `Bearer\t${key}`, `Bearer  ${key} ${key}`]) {
       const headers = { authorization, 'x-api-key': key, cookie: `key=${key}` }
       const query = { access_token: key, key }
       expect((await app.call(operation.method, pathOf(operation), { headers, query })).status).toBe(401)
@@ -208,6 +208,8 @@ describe('an operator key', () => {
 
   test('is a sound one where nothing is wrong with it', async () => {
     expect((await app.call('GET', '/operator/keys', { token: key })).status).toBe(200)
+    const headers = { authorization: `Bearer   ${key}` }
+    expect((await app.call('GET', '/operator/keys', { headers })).status).toBe(200)
   })
 })
 

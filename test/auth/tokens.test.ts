@@ -103,12 +103,21 @@ describe('an access token', () => {
     ['no scheme', (token: string) => token],
     ['nothing after it', () => 'Bearer'],
     ['two tokens', (token: string) => `Bearer ${token} ${token}`],
+    ['two tokens after two spaces', (token: string) => `Bearer  ${token} ${token}`],
     ['a comma', (token: string) => `Bearer ${token},Bearer ${token}`],
+    ['no space', (token: string) => `Bearer${token}`],
+    ['a tab', (token: string) => `Bearer\t${token}`],
+    ['a space and a tab', (token: string) => `Bearer \t${token}`],
   ])('sent with a header that has %s is 401, never 400', async (_, header) => {
     const headers: Record<string, string> = header ? { authorization: header(account.token) } : {}
     const answer = await app.call('GET', '/client/labs', { headers })
     expect([answer.status, answer.body.error.details]).toEqual([401, 'invalid access token'])
     expect(answer.headers['www-authenticate']).toBe('Bearer')
+  })
+
+  test.each(['Bearer  ', 'bearer     '])('may have more than one space before it: "%s"', async (scheme) => {
+    const answer = await app.call('GET', '/client/labs', { headers: { authorization: `${scheme}${account.token}` } })
+    expect(answer.status).toBe(200)
   })
 
   test('counts in the header only, whatever the body or the query holds', async () => {

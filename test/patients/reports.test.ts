@@ -129,6 +129,11 @@ describe('a patient token', () => {
     }
   })
 
+  test('may have more than one space before it', async () => {
+    const good = await logIn()
+    for (const header of [`Bearer  ${good}`, `bearer     ${good}`]) expect((await getReports(header)).status).toBe(200)
+  })
+
   test('that is missing, malformed or forged is 401', async () => {
     const good = await logIn()
     const [head, payload, signature] = good.split('.') as [string, string, string]
@@ -152,7 +157,10 @@ describe('a patient token', () => {
       '',
       good,
       `Basic ${good}`,
-      `Bearer  ${good}`,
+      `Bearer\t${good}`,
+      `Bearer \t${good}`,
+      `Bearer ${good},`,
+      `Bearer${good}`,
       `Bearer ${good} `.repeat(2),
       `Bearer ${head}.${payload}.${signature.slice(0, -2)}`,
       `Bearer ${none}.${payload}.`,
