@@ -2280,7 +2280,7 @@ export interface components {
         PatientReport: {
             /** @description The id of the report. */
             _id: components["schemas"]["Id"];
-            /** @description A signed link to the report; it serves for 15 minutes. */
+            /** @description A signed link to the report, a PDF; it serves for 15 minutes. It takes `Range`, and answers 304 where `If-None-Match` names the `ETag` of the file. */
             reportUrl: string;
             /** @description The date of the report. */
             reportDate: components["schemas"]["Timestamp"];

@@ -12,6 +12,7 @@ import { isIdShaped } from '../ids.ts'
 import { findStoredFileId } from '../reports/bill-reports-repository.ts'
 import { rangeOf } from '../reports/byte-range.ts'
 import type { ReportStore } from '../reports/report-store.ts'
+import { isKnown } from '../representation.ts'
 import { isValidLink, LINK_PREFIXES } from '../signed-link.ts'
 
 interface ReportFileDeps {
@@ -56,6 +57,14 @@ async function sendFile(
 ): Promise<void> {
   const { size } = await file.stat()
   const etag = `"${fileId}"`
+  if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
+  // Before anything that a range could be faulted for (RFC 9110 13.2.2).
+  if (isKnown(req, etag)) {
+    res.statusCode = 304
+    res.setHeader('ETag', etag)
+    res.end()
+    return
+  }
   const isCurrent = req.headers['if-range'] === undefined || req.headers['if-range'] === etag
   const range = isCurrent ? rangeOf(req.headers.range, size) : undefined
   if (range === 'unsatisfiable') {
@@ -70,7 +79,6 @@ async function sendFile(
   res.setHeader('ETag', etag)
   res.setHeader('Content-Length', range ? range.end - range.start + 1 : size)
   if (range) res.setHeader('Content-Range', `bytes ${range.start}-${range.end}/${size}`)
-  if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
   if (req.method === 'HEAD') {
     res.end()
     return

@@ -242,7 +242,7 @@ describe('the link to a report', () => {
     }
     expect((await fetch(url, { method: 'POST' })).status).toBe(405)
     rmSync(reportFolder(app.dataDir), { recursive: true })
-    const gone = await fetch(url)
+    const gone = await fetch(url, { headers: { 'if-none-match': '*' } })
     expect([gone.status, ((await gone.json()) as { error: { details: string } }).error.details]).toEqual([
       404,
       'the file of this report is gone',

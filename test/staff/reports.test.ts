@@ -290,6 +290,31 @@ describe('a signed link', () => {
     expect([head.status, head.headers['content-length'], head.body.length]).toEqual([200, String(PDF.length), 0])
   })
 
+  test('answers 304 to whoever has the file, a part of it or not, until it is amended', async () => {
+    const { reportId } = await uploadedReport(world)
+    done(await world.post(`/reports/${reportId}/sign-off`))
+    const { reportUrl } = done(await world.get(`/reports/${reportId}`))
+    const etag = (await fetchFile(reportUrl)).headers.etag as string
+    const known = { 'if-none-match': etag }
+    for (const [headers, method] of [
+      [known, 'GET'],
+      [known, 'HEAD'],
+      [{ 'if-none-match': `"other", W/${etag}` }, 'GET'],
+      [{ 'if-none-match': '*' }, 'GET'],
+      [{ ...known, range: 'bytes=0-4', 'if-range': etag }, 'GET'],
+      [{ ...known, range: `bytes=${PDF.length}-` }, 'GET'],
+    ] as const) {
+      const answer = await fetchFile(reportUrl, headers, method)
+      expect([answer.status, answer.headers.etag, answer.body.length]).toEqual([304, etag, 0])
+      expect(answer.headers['content-type']).toBeUndefined()
+    }
+    expect((await fetchFile(reportUrl, { 'if-none-match': '"other"' })).body.equals(PDF)).toBe(true)
+    expect((await fetchFile(`${reportUrl}0`, known)).status).toBe(403)
+    done(await world.putPdf(`/reports/${reportId}/amend`))
+    const amended = await fetchFile(reportUrl, known)
+    expect([amended.status, amended.headers.etag === etag]).toEqual([200, false])
+  })
+
   test('of an event lasts 7 days and leads to the newest file; that of a list 15 minutes', async () => {
     const { reportId } = await uploadedReport(world)
     done(await world.post(`/reports/${reportId}/sign-off`))
