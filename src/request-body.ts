@@ -14,9 +14,12 @@ const MAX_CHARACTERS = 4096
 /** The one field whose names and values the caller chooses: what is in it is kept or refused, never ignored. */
 const NAMED_BY_CALLER = 'customFields'
 
-/** Parameters say nothing of JSON (RFC 8259 11), but for a charset that is not its own. */
+/** Parameters say nothing of JSON (RFC 8259 11), but for a charset that is neither its own nor a part of that. */
 const JSON_TYPE = /^application\/json[ \t]*(;[^,]*)?$/i
-const OTHER_CHARSET = /;[ \t]*charset[ \t]*=(?![ \t]*("utf-?8"|utf-?8)[ \t]*(;|$))/i
+const OTHER_CHARSET = /;[ \t]*charset[ \t]*=(?![ \t]*("(utf-?8|us-ascii)"|utf-?8|us-ascii)[ \t]*(;|$))/i
+
+/** A text in quotes (RFC 9110 5.6.4); where nothing ends it, all that follows. */
+const QUOTED = /"(?:[^"\\]|\\[^])*("?)/g
 
 export type JsonObject = Record<string, unknown>
 
@@ -42,10 +45,15 @@ export function hasBody(request: IncomingMessage): boolean {
 }
 
 function requireJson(request: IncomingMessage): void {
-  const contentType = request.headers['content-type'] ?? ''
+  const contentType = withoutQuotedSeparators(request.headers['content-type'] ?? '')
   const isJson = JSON_TYPE.test(contentType) && !OTHER_CHARSET.test(contentType)
   if (!isJson) throw unsupportedMediaType('the content type must be application/json')
   requireIdentity(request)
+}
+
+/** Commas and semicolons separate nothing within quotes, and are dots there. */
+function withoutQuotedSeparators(contentType: string): string {
+  return contentType.replace(QUOTED, (text, end) => (end === '' ? text : text.replace(/[,;]/g, '.')))
 }
 
 /** Without its parameters, in lower case. */
@@ -62,7 +70,8 @@ export function requireMediaType(request: IncomingMessage, mediaType: string): v
 }
 
 function requireIdentity(request: IncomingMessage): void {
-  if ((request.headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity') {
+  // Where it is empty it names no coding.
+  if ((request.headers['content-encoding'] || 'identity').toLowerCase() !== 'identity') {
     throw unsupportedMediaType('the body must not have a Content-Encoding')
   }
   // Node takes the chunks apart, and leaves to us what else was done to the body.

@@ -120,8 +120,19 @@ describe('the body', () => {
     'application/json; charset=utf8',
     'application/json; profile="x"',
     'application/json;',
+    'application/json; profile="a,b"',
+    'application/json; profile="a;b, c\\"; charset=latin1"; charset="utf-8"',
+    'application/json; profile="; charset=latin1"',
+    'application/json; charset="utf-8"; profile=","',
+    'application/json; charset=us-ascii',
+    'application/json; charset="US-ASCII"; profile=x',
   ])('is taken as %s', async (contentType) => {
     const answer = await createLead({ body: leadBody(lab), headers: { 'content-type': contentType } })
+    expect(answer.status).toBe(200)
+  })
+
+  test('is taken with an empty Content-Encoding, which names none', async () => {
+    const answer = await createLead({ body: leadBody(lab), headers: { 'content-encoding': '' } })
     expect(answer.status).toBe(200)
   })
 
@@ -131,10 +142,19 @@ describe('the body', () => {
     ['content-type', 'application/json; charset=utf-16'],
     ['content-type', 'application/json; version=1; charset=latin1'],
     ['content-type', 'application/json; charset="utf-8x"'],
+    ['content-type', 'application/json; charset=us-ascii-x'],
+    ['content-type', 'application/json; charset=ascii'],
+    ['content-type', 'application/json; charset="utf,8"'],
+    ['content-type', 'application/json; charset=",utf-8"'],
+    ['content-type', 'application/json; profile="a,b"; charset=latin1'],
+    ['content-type', 'application/json; profile="a\\"; charset=latin1'],
+    ['content-type', 'application/json; profile="a,b'],
+    ['content-type', 'application/json; profile="a", text/plain; x="b"'],
     ['content-type', 'application/json, application/json'],
     ['content-type', 'application/jsonx'],
     ['content-type', ''],
     ['content-encoding', 'gzip'],
+    ['content-encoding', ','],
   ])('is 415 with %s: %s', async (name, value) => {
     expect((await createLead({ body: leadBody(lab), headers: { [name]: value } })).status).toBe(415)
   })
