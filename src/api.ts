@@ -27,6 +27,7 @@ import {
 } from './idempotency/idempotency.ts'
 import type { StoredFile } from './reports/report-store.ts'
 import { hasBody, readJsonBody, requireMediaType, type JsonObject } from './request-body.ts'
+import { queryOf } from './request-query.ts'
 
 /** What a handler answers. */
 export interface Reply {
@@ -120,6 +121,7 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
     // Compiles late, and leaves out a check that knows OpenAPI 3.0 only; ours is the linter's.
     quick: true,
     strict: true,
+    // Only so that it reads the request anew once query and body are there; see `chooseAjv`.
     coerceTypes: true,
     ignoreTrailingSlashes: false,
     ajvOpts: { allErrors: true, strict: false, verbose: true },
@@ -222,12 +224,13 @@ function readLess(router: OpenAPIBackend['router'], operations: Operation[]): vo
 }
 
 /**
- * One validator for bodies and one for parameters, which alone are coerced. Answers are held to the contract by the tests.
+ * One validator for bodies and one for parameters. Neither coerces: `queryOf` has read what is no text. Answers are held to the
+ * contract by the tests.
  */
 function chooseAjv(): AjvCustomizer {
   const validators = new Map<ValidationContext, Ajv2020>()
   return (_, ajvOptions, context) => {
-    const ajv = validators.get(context) ?? createAjv(ajvOptions)
+    const ajv = validators.get(context) ?? createAjv({ ...ajvOptions, coerceTypes: false })
     validators.set(context, ajv)
     return ajv as never
   }
@@ -266,20 +269,7 @@ function takeRoute(context: Context, { req, trace, request }: Incoming): void {
   if (!operation) return
   trace.route = operation.path
   trace.operation = operation.operationId!
-  request.query = knownQuery(operation, req.url)
-}
-
-function knownQuery(operation: Operation, url: string): Record<string, string | string[]> {
-  const start = url.indexOf('?')
-  if (start < 0) return {}
-  const sent = new URLSearchParams(url.slice(start))
-  const known: Record<string, string | string[]> = {}
-  for (const parameter of operation.parameters ?? []) {
-    if ('$ref' in parameter || parameter.in !== 'query') continue
-    const values = sent.getAll(parameter.name)
-    if (values.length > 0) known[parameter.name] = values.length === 1 ? values[0]! : values
-  }
-  return known
+  request.query = queryOf(operation, req.url) as Record<string, string>
 }
 
 /** The body is read only for a caller who may call: 401 comes before anything that the body could be faulted for. */

@@ -2,6 +2,7 @@ import { createConnection } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { Lab } from '../src/catalogue/labs-repository.ts'
 import { hashValue } from '../src/crypto.ts'
+import { newId } from '../src/ids.ts'
 import { client, operator, startTestApp, type TestApp } from './support/app.ts'
 import { buildAccount, buildLab, buildOperatorKey, leadBody, type TestAccount } from './support/builders.ts'
 import type { ContractOperation } from './support/contract-checker.ts'
@@ -118,6 +119,55 @@ describe('the query', () => {
     expect([twice.status, twice.body.error.details]).toEqual([400, 'branchID must be a string'])
     const empty = await app.call('GET', '/client/crm/tests', { token, query: { branchID: '' } })
     expect([empty.status, empty.body.error.details]).toEqual([400, 'branchID must not be empty'])
+  })
+
+  const isPaged = (operation: ContractOperation) =>
+    ((operation as unknown as { parameters?: object[] }).parameters ?? []).some(
+      (parameter) => '$ref' in parameter && parameter.$ref === '#/components/parameters/PageLimit',
+    )
+
+  test.each([...client.operations, ...operator.operations].filter(isPaged))(
+    'of $method $path is 400 with a limit that is not written in decimal digits',
+    async (operation) => {
+      const token = operation.path.startsWith('/client') ? account.token : await buildOperatorKey(app)
+      const needed = { labID: lab.id, webhookId: newId(0) }
+      const get = (limit: string) => app.call('GET', pathOf(operation), { token, query: { ...needed, limit } })
+      for (const limit of [
+        '0x10',
+        '0b1',
+        '0o7',
+        '1e1',
+        '10.0',
+        '.5e1',
+        ' 10',
+        '10 ',
+        '+10',
+        '1_0',
+        '١',
+        '',
+        'Infinity',
+        '-',
+      ]) {
+        const { status, body } = await get(limit)
+        const fault = body.error.fields?.find(({ field }: { field: string }) => field === 'limit')
+        expect([limit, status, fault?.message]).toEqual([limit, 400, 'must be a whole number'])
+      }
+      const outside = [await get('-1'), await get('101')].map(({ body }) => body.error.details)
+      expect(outside).toEqual(['limit must be at least 1', 'limit must be at most 100'])
+      expect((await get('10')).body.error?.fields).toBeUndefined()
+    },
+  )
+
+  test('is 400 with a flag that is neither true nor false, and read where it is one', async () => {
+    const token = await buildOperatorKey(app)
+    const list = (active: string) =>
+      app.call('GET', `/operator/accounts/${account.id}/labs`, { token, query: { active, limit: '010' } })
+    for (const active of ['1', 'TRUE', ' true', '', 'null']) {
+      const { status, body } = await list(active)
+      expect([active, status, body.error.details]).toEqual([active, 400, 'active must be true or false'])
+    }
+    const counts = [await list('true'), await list('false')].map(({ body }) => body.labs.length)
+    expect(counts).toEqual([1, 0])
   })
 })
 
