@@ -81,6 +81,11 @@ export function labForbidden(field: 'labID' | 'branchID'): DomainError {
   return new DomainError('forbidden', 'lab_forbidden', `${field} does not belong to the account`)
 }
 
+/** The lab's own people may know that it is there. */
+export function labInactive(): DomainError {
+  return conflict('the lab is inactive: activate it first', 'invalid_state')
+}
+
 /**
  * The 400 for an id that the account or the lab does not have.
  * @param what as the code names it: `test`, `party`

@@ -7,7 +7,7 @@ import type { Account } from '../accounts/accounts-repository.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { findEntryReferences } from '../crm/entry-references-repository.ts'
-import { itemsOf, requireKnownReferences, type EntryRequest } from '../crm/entry-rules.ts'
+import { itemsOf, requireReferencesOfStaff, type EntryRequest } from '../crm/entry-rules.ts'
 import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
 import { badRequest, notFound, unknownId } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
@@ -113,7 +113,7 @@ export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandle
   }
 }
 
-/** @throws 400 with every id that the account or the lab does not have */
+/** @throws 400 with every id that the account or the lab does not have; 409 where the lab is inactive */
 async function directSource(
   trx: Knex.Transaction,
   account: Account,
@@ -122,7 +122,7 @@ async function directSource(
   const { labID, corporateUser, referredOrganization, referredHospitalOrganization, tests, packages } = body
   if (!tests?.length && !packages?.length) throw badRequest('at least one of tests and packages must be sent')
   const lab = await findLab(trx, account.id, labID)
-  if (!lab?.active) throw unknownId('lab', labID, 'labID')
+  if (!lab) throw unknownId('lab', labID, 'labID')
   const parties = { corporateUser, referredOrganization, referredHospitalOrganization }
   // The same ids as of a booking, looked up in the same way; nobody is assigned.
   const wish: EntryRequest = {
@@ -134,7 +134,7 @@ async function directSource(
     packages,
   }
   const known = await findEntryReferences(sendThrough(trx), { accountId: account.id, body: wish })
-  requireKnownReferences(wish, known)
+  requireReferencesOfStaff(wish, known)
   return {
     labId: lab.id,
     integratorId: body.integratorID ?? null,

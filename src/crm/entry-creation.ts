@@ -16,6 +16,7 @@ import {
   makeEntry,
   notificationKindOf,
   requireKnownReferences,
+  requireReferencesOfStaff,
   type Entry,
   type EntryReferences,
   type EntryRequest,
@@ -30,12 +31,14 @@ export interface EntryWish {
   now: Date
   /** Of the event that tells of it, where somebody is to be told; undefined: any. */
   eventId?: string
+  /** Made by staff, for a lab that the account has; otherwise by an integrator. */
+  isOfStaff?: true
 }
 
 /**
  * Two round trips.
  * @param endOf the statements that end the transaction; known only when the entry is
- * @throws 403 and 400 for what the account or the lab does not have, 409 for the day's second one
+ * @throws 403 and 400 for what the account or the lab does not have, 409 for the day's second one and, to staff, for an inactive lab
  */
 export async function createEntryIn(send: Send, wish: EntryWish, endOf: (made: Entry) => Statement[]): Promise<Entry> {
   const known = await findEntryReferences(send, { accountId: wish.account.id, body: wish.body })
@@ -45,10 +48,11 @@ export async function createEntryIn(send: Send, wish: EntryWish, endOf: (made: E
   return made.entry
 }
 
-/** @throws 403 and 400 for what the account or the lab does not have */
+/** @throws 403 and 400 for what the account or the lab does not have; to staff 409 for an inactive lab */
 export function newEntryOf(wish: EntryWish, known: EntryReferences, traceParent: string | null): NewEntry {
   const { account, body, scheduledAt, now } = wish
-  requireKnownReferences(body, known)
+  if (wish.isOfStaff) requireReferencesOfStaff(body, known)
+  else requireKnownReferences(body, known)
   const entry = makeEntry(body, known, { id: newId(now.getTime()), accountId: account.id, scheduledAt, now })
   const eventId = wish.eventId ?? newId(now.getTime())
   return {

@@ -4,7 +4,7 @@
 import type { Account, AccountMode } from '../accounts/accounts-repository.ts'
 import { PARTY_FIELD_KINDS, unknownParty, type PartyKind } from '../catalogue/party-rules.ts'
 import { hashValue } from '../crypto.ts'
-import { badRequest, clipped, DomainError, labForbidden, mergeFaults, unknownId } from '../errors.ts'
+import { badRequest, clipped, DomainError, labForbidden, labInactive, mergeFaults, unknownId } from '../errors.ts'
 import type { Booking } from '../events/entry-payloads.ts'
 import type { components } from '../generated/client.ts'
 import { paymentMethodsOf, type CrmSettings } from './crm-settings-rules.ts'
@@ -140,6 +140,19 @@ export interface EntryReferences {
  */
 export function requireKnownReferences(body: EntryRequest, known: EntryReferences): void {
   if (!known.labIsActive) throw labForbidden('branchID')
+  requireKnownIds(body, known)
+}
+
+/**
+ * The same for staff, for a lab that the account has.
+ * @throws 400 with every id and value that the account or the lab does not have; then 409 when the lab is inactive
+ */
+export function requireReferencesOfStaff(body: EntryRequest, known: EntryReferences): void {
+  requireKnownIds(body, known)
+  if (!known.labIsActive) throw labInactive()
+}
+
+function requireKnownIds(body: EntryRequest, known: EntryReferences): void {
   const faults: DomainError[] = []
   for (const field of PARTY_FIELDS) {
     const id = body[field]

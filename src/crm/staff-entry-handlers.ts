@@ -32,12 +32,11 @@ export function staffEntryHandlers({ database, clock, hint }: HandlerDeps): Staf
       const { labID, ...rest } = body
       const wish: EntryRequest = { ...rest, branchID: labID }
       const scheduledAt = requireSoundEntry(wish, account)
-      const lab = await findLab(knex, account.id, labID)
-      if (!lab?.active) throw unknownId('lab', labID, 'labID')
+      if (!(await findLab(knex, account.id, labID))) throw unknownId('lab', labID, 'labID')
       const made = await database.transaction(async (trx) => {
         const entry = await createEntryIn(
           sendThrough(trx),
-          { account, body: wish, scheduledAt, now: clock.now() },
+          { account, body: wish, scheduledAt, now: clock.now(), isOfStaff: true },
           () => [],
         )
         await audit.record(trx, account.id, { leadId: entry.id })

@@ -741,7 +741,7 @@ export interface paths {
         head?: never;
         /**
          * Change a lab
-         * @description Changes what is sent. An inactive lab is not listed for integrators and takes no entry, pre-booking or webhook; its webhooks go on, and its reports can be read.
+         * @description Changes what is sent. An inactive lab is not listed for integrators and takes no entry, pre-booking, direct bill or webhook; its webhooks go on, and its reports can be read.
          */
         patch: operations["updateLab"];
         trace?: never;
@@ -8273,7 +8273,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
-            /** @description A lead or booking with the same contact or e-mail was made today. */
+            /** @description The lab is inactive, or a lead or booking with the same contact or e-mail was made today. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
@@ -9283,6 +9283,16 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            /** @description The lab is inactive. */
+            409: {
+                headers: {
+                    "X-Request-Id": components["headers"]["XRequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             500: components["responses"]["InternalServerError"];

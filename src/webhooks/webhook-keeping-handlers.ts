@@ -9,7 +9,7 @@ import { toFlag } from '../catalogue/catalogue-filters.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { seal } from '../crypto.ts'
 import { formatSecret } from '../deliveries/signature.ts'
-import { badRequest, conflict, notFound, unknownId } from '../errors.ts'
+import { badRequest, conflict, labInactive, notFound, unknownId } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
 import { newId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
@@ -65,7 +65,7 @@ export function webhookKeepingHandlers({
       if (refusal !== undefined) throw badRequest(refusal, 'endpoint_refused', 'endpoint')
       const lab = await findLab(knex, account.id, body.labID)
       if (!lab) throw unknownId('lab', body.labID, 'labID')
-      if (!lab.active) throw conflict('the lab is inactive: activate it first', 'invalid_state')
+      if (!lab.active) throw labInactive()
       const now = clock.now()
       const id = newId(now.getTime())
       const key = newSigningKey()

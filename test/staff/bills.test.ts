@@ -1,6 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startTestApp, type TestApp } from '../support/app.ts'
-import { buildPackage, buildParty, buildPatient, buildTest, newContact, setTestPrice } from '../support/builders.ts'
+import {
+  buildLab,
+  buildPackage,
+  buildParty,
+  buildPatient,
+  buildTest,
+  newContact,
+  setTestPrice,
+} from '../support/builders.ts'
 import { done, openStaffWorld, uploadedReport, type StaffWorld } from './staff-world.ts'
 
 let app: TestApp
@@ -154,6 +162,16 @@ describe('a bill', () => {
       const answer = await world.post('/bills', { ...body, ...fields })
       expect([answer.status, answer.body.error.code]).toEqual([400, code])
     }
+  })
+
+  test('is 409 in a lab that is inactive, after every id that is unknown', async () => {
+    const closed = await buildLab(app, world.account, { active: false })
+    const body = { labID: closed.id, firstName: 'Sana', tests: [{ test: (await buildTest(app, closed)).id }] }
+    const { status, body: refusal } = await world.post('/bills', body)
+    const details = 'the lab is inactive: activate it first'
+    expect([status, refusal.error]).toEqual([409, { details, code: 'invalid_state' }])
+    const unknown = await world.post('/bills', { ...body, tests: [{ test: world.test.id }], corporateUser: 'x' })
+    expect([unknown.status, unknown.body.error.fields.length]).toEqual([400, 2])
   })
 
   test('has its patient by contact and name: found, or made, also of several bills at once', async () => {

@@ -138,6 +138,20 @@ describe('a lead', () => {
       expect([refused.status, refused.body.error.code]).toEqual([400, code])
     }
   })
+
+  test('and a booking are 409 in a lab that is inactive, after every id that is unknown', async () => {
+    const { id: labID } = await buildLab(app, world.account, { active: false })
+    const lead = { labID, first_name: 'Asha', contact: newContact() }
+    const booking = { ...lead, phase: 'booking', bookingType: 'Lab Visit', scheduledAt: '2026-11-23T09:00:00Z' }
+    const details = 'the lab is inactive: activate it first'
+    for (const body of [lead, booking]) {
+      const { status, body: refusal } = await world.post('/entries', body)
+      expect([status, refusal.error]).toEqual([409, { details, code: 'invalid_state' }])
+      const unknown = await world.post('/entries', { ...body, tests: [{ test: 'x' }], corporateUser: 'x' })
+      expect([unknown.status, unknown.body.error.fields.length]).toEqual([400, 2])
+    }
+    done(await world.post('/entries', { ...lead, labID: world.lab.id }))
+  })
 })
 
 describe('a schedule', () => {
