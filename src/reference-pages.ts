@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Request, RequestHandler, Response } from 'express'
 import { DomainError, notFound } from './errors.ts'
+import { isKnown } from './representation.ts'
 
 export type ContractName = 'client' | 'operator'
 
@@ -75,7 +76,7 @@ async function sendPage(req: Request, res: Response, file: string): Promise<void
   res.setHeader('ETag', etag)
   // Kept, and asked for each time: a new version's page shows at once.
   res.setHeader('Cache-Control', 'no-cache')
-  if (req.headers['if-none-match'] === etag) {
+  if (isKnown(req, etag)) {
     res.statusCode = 304
     res.end()
     return
