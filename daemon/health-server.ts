@@ -1,12 +1,11 @@
 /**
  * `/livez`, `/readyz` and `/metrics` of the daemon. Loopback only unless DAEMON_HOST says otherwise.
  */
-import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { unavailable } from '../src/errors.ts'
+import { listen } from '../src/http-server.ts'
 import type { Logger } from '../src/logger.ts'
-import { answerMetrics } from '../src/metrics-server.ts'
 import type { Metrics } from '../src/metrics.ts'
+import { createProbeServer, OK_PAGE } from '../src/probe-server.ts'
 
 export interface HealthServer {
   port: number
@@ -24,26 +23,14 @@ export async function startHealthServer(
   metrics: Metrics,
   log: Logger,
 ): Promise<HealthServer> {
-  const server: Server = createServer((request, response) => {
-    const answer = (status: number, body: object) => {
-      response.writeHead(status, { 'content-type': 'application/json' })
-      response.end(JSON.stringify(body))
-    }
-    const path = request.url?.split('?')[0]
-    if (request.method === 'GET' && path === '/metrics') return void answerMetrics(metrics, response, log)
-    if (request.method !== 'GET' || (path !== '/livez' && path !== '/readyz'))
-      return answer(404, { status: 'not found' })
-    if (path === '/livez') return answer(200, { status: 'ok' })
+  const ready = () => {
     const reason = notReady()
-    answer(
-      reason === undefined ? 200 : 503,
-      reason === undefined ? { status: 'ok' } : { status: 'unavailable', reason },
-    )
-  })
-  server.listen(port, host)
-  await once(server, 'listening')
+    if (reason !== undefined) throw unavailable(reason)
+    return OK_PAGE
+  }
+  const server = createProbeServer({ '/livez': () => OK_PAGE, '/readyz': ready, '/metrics': () => metrics.read() }, log)
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await listen(server, port, host),
     close: async () => {
       server.close()
       server.closeAllConnections()

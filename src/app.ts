@@ -19,7 +19,8 @@ import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
 import { CrmAdmission } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
-import { badRequest, DomainError, notFound, unavailable } from './errors.ts'
+import { DomainError, notFound, unavailable } from './errors.ts'
+import { requestIdOf, requireOneHost } from './http-server.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
 import { causeFields, errorFields, type Logger } from './logger.ts'
@@ -142,9 +143,7 @@ async function createOperatorApi(deps: HandlerDeps, reportMaxBytes: number): Pro
 function traceRequest({ clock, logger, readiness, requests }: AppDeps): RequestHandler {
   return (req, res, next) => {
     const startedAt = monotonicMs()
-    const sent = req.headers['x-request-id']
-    const isUsable = typeof sent === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(sent)
-    const trace: Trace = { requestId: isUsable ? sent : newId(clock.nowMs()) }
+    const trace: Trace = { requestId: requestIdOf(req, () => newId(clock.nowMs())) }
     res.locals.trace = trace
     res.setHeader('X-Request-Id', trace.requestId)
     res.setHeader('X-Content-Type-Options', 'nosniff')
@@ -176,15 +175,8 @@ function traceRequest({ clock, logger, readiness, requests }: AppDeps): RequestH
   }
 }
 
-/** RFC 9112 3.2. Node itself would answer without a body, and takes the first of several. */
-const requireHost: RequestHandler = ({ httpVersion, rawHeaders }, _res, next) => {
-  let hosts = 0
-  for (let n = 0; n < rawHeaders.length; n += 2) {
-    if (rawHeaders[n]!.length === 4 && rawHeaders[n]!.toLowerCase() === 'host') hosts += 1
-  }
-  if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) {
-    throw badRequest('a request of HTTP/1.1 has one Host header', 'invalid_http')
-  }
+const requireHost: RequestHandler = (req, _res, next) => {
+  requireOneHost(req)
   next()
 }
 

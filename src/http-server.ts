@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import { Server as NetServer, type AddressInfo, type Socket } from 'node:net'
 import { monotonicMs } from './clock.ts'
 import { toProtocolErrorResponse } from './error-response.ts'
+import { badRequest } from './errors.ts'
 import { hasBody, mediaTypeOf } from './request-body.ts'
 
 /** A whole head, from its first byte; checked each second. */
@@ -115,6 +116,23 @@ function limitBody(server: Server, req: IncomingMessage, res: ServerResponse, ti
       server.emit('clientError', Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), req.socket)
   }, timeoutMs)
   req.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer))
+}
+
+/** The one that the caller has sent, if it is fit to be logged. */
+export function requestIdOf({ headers }: IncomingMessage, make: () => string): string {
+  const sent = headers['x-request-id']
+  return typeof sent === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(sent) ? sent : make()
+}
+
+/** RFC 9112 3.2. Node itself would answer without a body, and takes the first of several. */
+export function requireOneHost({ httpVersion, rawHeaders }: IncomingMessage): void {
+  let hosts = 0
+  for (let n = 0; n < rawHeaders.length; n += 2) {
+    if (rawHeaders[n]!.length === 4 && rawHeaders[n]!.toLowerCase() === 'host') hosts += 1
+  }
+  if (hosts > 1 || (hosts === 0 && httpVersion === '1.1')) {
+    throw badRequest('a request of HTTP/1.1 has one Host header', 'invalid_http')
+  }
 }
 
 /**
