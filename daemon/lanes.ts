@@ -15,6 +15,7 @@ import type { DeliverySettings } from '../src/webhooks/delivery-settings-reposit
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
 import { Lane, type LaneDeps } from './lane.ts'
+import { LaneWarnings } from './lane-warnings.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { LaneViews, type Look } from './lane-views.ts'
 import { LeftLanes } from './left-lanes.ts'
@@ -74,6 +75,7 @@ export class Lanes {
   /** Taken along with a fan-out, until their jobs run. */
   readonly #reserved = new Map<string, TakenLane>()
   #timer: NodeJS.Timeout | undefined
+  readonly #settleRetried: LaneWarnings
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys(), ...this.#reserved.keys()]))
   #stopping = false
   /** Of webhooks that nothing is under way for any more since then, their lanes still being ours by their rows. */
@@ -84,6 +86,7 @@ export class Lanes {
     const { database, clock, keys, client, maxInFlight, record, log } = options
     const ownership = new LaneOwnership(database, keys, clock)
     this.#ownership = ownership
+    this.#settleRetried = new LaneWarnings(log, 'lane.settle_retried')
     this.#views = new LaneViews({
       ...{ database, ownership, log, token: options.token, lanes: this.#lanes },
       usableSettings: (state, settings) => this.#usableSettings(state, settings),
@@ -267,6 +270,7 @@ export class Lanes {
     }
     clearInterval(this.#timer)
     this.#nudges.stop()
+    this.#settleRetried.stop()
   }
 
   async #runOwned(taken: TakenLane): Promise<'dry' | 'lost' | 'stopped'> {
@@ -293,14 +297,13 @@ export class Lanes {
 
   /** Until it is done or the lane is not ours any more: a lane that nobody runs must not stay owned. */
   async #giveBack(webhookId: string, token: string): Promise<void> {
-    const { log } = this.#options
     for (;;) {
       try {
         await this.#ownership.giveBack({ webhookId, token })
         return
       } catch (error) {
         if (this.#options.token() !== token) return
-        log.warn('lane.settle_retried', { ...errorFields(error), webhookId })
+        this.#settleRetried.add(webhookId, error)
         await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS))
         if (this.#stopping) return
       }
