@@ -3,9 +3,10 @@
  * data, a token or a secret can't reach a log by being passed along.
  */
 import pino from 'pino'
+import { DomainError } from './errors.ts'
 
 const ALLOWED_FIELDS = [
-  'accountId', 'attempt', 'batch', 'class', 'clientId', 'code', 'daemon', 'deliveries', 'durationMs', 'errno', 'events',
+  'accountId', 'attempt', 'batch', 'class', 'clientId', 'code', 'daemon', 'database', 'deliveries', 'durationMs', 'errno', 'events',
   'eventId', 'eventType', 'file', 'from', 'host', 'jumpMs', 'labId', 'lanes', 'method', 'migration', 'operation', 'pid',
   'port', 'reason', 'requestId', 'route', 'rows', 'slowestMs', 'stack', 'state', 'status', 'to', 'traceId', 'version', 'waitMs', 'webhookId',
 ] as const // prettier-ignore
@@ -44,8 +45,8 @@ export function createLogger(
 /** What is logged of a fault that is no fault of ours: its name, as the driver or the system gives it. */
 export function causeFields(cause: unknown): LogFields {
   if (!(cause instanceof Error)) return {}
-  const { code, errno } = errorFields(cause)
-  return { reason: code ?? cause.name, errno }
+  const { code, errno, database } = errorFields(cause)
+  return { reason: code ?? cause.name, errno, database }
 }
 
 /**
@@ -54,11 +55,14 @@ export function causeFields(cause: unknown): LogFields {
  */
 export function errorFields(error: unknown): LogFields {
   if (!(error instanceof Error)) return { reason: typeof error }
-  const { code, errno } = error as { code?: unknown; errno?: unknown }
+  // A refusal of ours has the code that a caller gets.
+  const fault = error instanceof DomainError && error.cause instanceof Error ? error.cause : error
+  const { code, errno } = fault as { code?: unknown; errno?: unknown }
   return {
     reason: error.name,
     code: typeof code === 'string' ? code : undefined,
     errno: typeof errno === 'number' ? errno : undefined,
+    database: databaseStateOf(fault),
     stack: (error.stack ?? '')
       .split('\n')
       .filter((line) => line.startsWith('    at '))
@@ -66,4 +70,15 @@ export function errorFields(error: unknown): LogFields {
       .map((line) => line.trim())
       .join(' | '),
   }
+}
+
+/**
+ * A connection that fails has a code of the system's, such as ENOENT of a socket, which a file, a mail server or a gateway may
+ * have as well. The database's are told by a mark that its driver puts on what ends a connection, and by knex's name for waiting
+ * in vain. What the server itself answers has a code of its own.
+ */
+function databaseStateOf(fault: Error): string | undefined {
+  const { fatal, sqlState } = fault as { fatal?: unknown; sqlState?: unknown }
+  const isLate = fault.name === 'KnexTimeoutError' || (fault instanceof DomainError && fault.kind === 'unavailable')
+  return isLate || (fatal === true && sqlState === undefined) ? 'does not answer' : undefined
 }
