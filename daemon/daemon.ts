@@ -8,7 +8,7 @@ import type { Clock } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
 import { deriveKeys } from '../src/crypto.ts'
 import { DaemonHints } from '../src/events/daemon-hints.ts'
-import { errorFields, type Logger } from '../src/logger.ts'
+import { errorFields, type LogFields, type Logger } from '../src/logger.ts'
 import { DeliveryCounts } from '../src/metrics-deliveries.ts'
 import { registerBacklog, registerPools, registerReadiness } from '../src/metrics-database.ts'
 import { createMetrics, type Metrics } from '../src/metrics.ts'
@@ -33,6 +33,7 @@ import { Lanes } from './lanes.ts'
 import { createMailTransport } from './mail-transport.ts'
 import { Membership } from './membership.ts'
 import { Recorder } from './recorder.ts'
+import { StopSteps } from './stop-steps.ts'
 import { Ticker } from './ticker.ts'
 import { createWebhookClient } from './webhook-client.ts'
 
@@ -57,6 +58,8 @@ export interface RunningDaemon {
   port: number
   /** Starts nothing more, lets what is in flight end and be recorded, and frees the lanes. */
   stop(): Promise<void>
+  /** For the log of a stop that takes too long: what it still waits for. */
+  unfinished(): LogFields
 }
 
 /** Locks in the job store are told apart by it. */
@@ -202,25 +205,37 @@ export async function startDaemon({
   ticker.start()
   log.info('daemon.started', { daemon: membership.token, port: health.port, version })
 
+  const steps = new StopSteps()
   return {
     port: health.port,
     async stop() {
       draining = true
       readiness.drain()
       listener.close()
-      await ticker.stop()
+      await steps.wait('fan-out', ticker.stop())
       // They wait for calls that are in flight. What is handed back meanwhile is left to the next daemon that looks.
-      await Promise.all([lanes.stop(), messages.stop(), mails.stop()])
-      await recorder.drain()
-      await traces?.stop()
-      await membership.leave()
-      await scheduler.stop()
+      await Promise.all([
+        steps.wait('lanes', lanes.stop()),
+        steps.wait('messages', messages.stop()),
+        steps.wait('mails', mails.stop()),
+      ])
+      await steps.wait('recording', recorder.drain())
+      if (traces) await steps.wait('traces', traces.stop())
+      await steps.wait('leaving', membership.leave())
+      await steps.wait('jobs', scheduler.stop())
       hints.close()
-      await client.close()
+      await steps.wait('connections', client.close())
       mailTransport.close()
       await health.close()
       log.info('daemon.stopped', { daemon: membership.token })
     },
+    unfinished: () => ({
+      daemon: membership.token,
+      state: steps.unfinished,
+      lanes: lanes.size,
+      deliveries: lanes.inFlight('healthy') + lanes.inFlight('retry'),
+      batch: recorder.unrecorded,
+    }),
   }
 }
 

@@ -62,7 +62,7 @@ async function main(): Promise<void> {
     stopping = true
     log.info('daemon.stopping', { reason: why })
     setTimeout(() => {
-      log.warn('daemon.stop_timed_out')
+      log.warn('daemon.stop_timed_out', { durationMs: STOP_WITHIN_MS, ...daemon.unfinished() })
       process.exit(1)
     }, STOP_WITHIN_MS).unref()
     daemon.stop().then(

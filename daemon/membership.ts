@@ -123,7 +123,8 @@ export class Membership {
     for (const row of rows) {
       const seen = this.#seen.get(row.token)
       if (!seen || seen.beat !== row.beat) this.#seen.set(row.token, { beat: row.beat, silentMs: 0 })
-      else if ((seen.silentMs += gapMs > LOOK_GAP_MS ? BEAT_MS : gapMs) > DEAD_AFTER_MS) await this.#bury(row)
+      else if ((seen.silentMs += gapMs > LOOK_GAP_MS ? BEAT_MS : gapMs) > DEAD_AFTER_MS)
+        await this.#bury(row, seen.silentMs)
     }
     this.#others = rows
     const tokens = all.map((row) => row.token)
@@ -131,15 +132,22 @@ export class Membership {
   }
 
   async #freeLanesOf(lostOwner: string): Promise<void> {
-    await this.#options.database.transaction((trx) => retireDaemon(trx, lostOwner))
-    this.#options.log.warn('daemon.lost_lanes_freed', { daemon: lostOwner })
+    const lanes = await this.#options.database.transaction((trx) => retireDaemon(trx, lostOwner))
+    this.#options.log.warn('daemon.lost_lanes_freed', { daemon: lostOwner, lanes, by: this.#token })
     this.#options.onFreed(lostOwner)
   }
 
-  async #bury({ token, beat }: DaemonRow): Promise<void> {
-    const removed = await this.#options.database.transaction((trx) => removeDaemon(trx, token, beat))
-    if (!removed) return
-    this.#options.log.warn('daemon.dead', { daemon: token })
+  async #bury({ token, beat, hintHost, hintPort }: DaemonRow, silentMs: number): Promise<void> {
+    const lanes = await this.#options.database.transaction((trx) => removeDaemon(trx, token, beat))
+    if (lanes === undefined) return
+    this.#options.log.warn('daemon.dead', {
+      daemon: token,
+      host: hintHost,
+      port: hintPort,
+      lanes,
+      durationMs: Math.round(silentMs),
+      by: this.#token,
+    })
     this.#options.onFreed(token)
   }
 }

@@ -31,9 +31,16 @@ export class Recorder {
   #pending: AttemptResult[] = []
   #timer: NodeJS.Timeout | undefined
   #flushing: Promise<void> | undefined
+  /** Of the batch that is being recorded. */
+  #flushed = 0
 
   constructor(options: RecorderOptions) {
     this.#options = options
+  }
+
+  /** Results that are not on disk yet. */
+  get unrecorded(): number {
+    return this.#pending.length + this.#flushed
   }
 
   push(result: AttemptResult): void {
@@ -57,8 +64,10 @@ export class Recorder {
     if (this.#flushing || this.#pending.length === 0) return
     const results = this.#pending.slice(0, FLUSH_ROWS)
     this.#pending = this.#pending.slice(FLUSH_ROWS)
+    this.#flushed = results.length
     this.#flushing = this.#record(results).finally(() => {
       this.#flushing = undefined
+      this.#flushed = 0
       if (this.#pending.length >= FLUSH_ROWS) this.#flush()
       else if (this.#pending.length > 0) this.#timer ??= setTimeout(() => this.#flush(), FLUSH_AFTER_MS)
     })

@@ -6,7 +6,7 @@ import pino from 'pino'
 import { DomainError } from './errors.ts'
 
 const ALLOWED_FIELDS = [
-  'accountId', 'attempt', 'batch', 'class', 'clientId', 'code', 'daemon', 'database', 'deliveries', 'durationMs', 'errno', 'events',
+  'accountId', 'attempt', 'batch', 'by', 'class', 'clientId', 'code', 'daemon', 'database', 'deliveries', 'durationMs', 'errno', 'events',
   'eventId', 'eventType', 'file', 'from', 'host', 'jumpMs', 'labId', 'lanes', 'method', 'migration', 'operation', 'pid',
   'port', 'reason', 'requestId', 'route', 'rows', 'slowestMs', 'stack', 'state', 'status', 'to', 'traceId', 'version', 'waitMs', 'webhookId',
 ] as const // prettier-ignore

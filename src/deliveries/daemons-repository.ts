@@ -46,19 +46,24 @@ export async function listDaemons(knex: Knex): Promise<DaemonRow[]> {
 /**
  * Removes a daemon whose beat stands still and frees its lanes, in the caller's transaction. Guarded by the beat that was
  * seen: one that moved after all keeps everything.
- * @returns whether it was removed
+ * @returns how many lanes it had; undefined: it was not removed
  */
-export async function removeDaemon(trx: Knex.Transaction, token: string, beat: number): Promise<boolean> {
+export async function removeDaemon(trx: Knex.Transaction, token: string, beat: number): Promise<number | undefined> {
   const removed = await trx('daemons').where({ token, beat }).delete()
-  if (removed === 0) return false
-  await trx('lanes').where({ owner: token }).update({ owner: null })
-  return true
+  return removed === 0 ? undefined : freeLanesOf(trx, token)
 }
 
-/** Frees the lanes of a daemon that stops, so that another goes on without waiting for a silent beat, or that is no more. */
-export async function retireDaemon(trx: Knex.Transaction, token: string): Promise<void> {
+/**
+ * Frees the lanes of a daemon that stops, so that another goes on without waiting for a silent beat, or that is no more.
+ * @returns how many
+ */
+export async function retireDaemon(trx: Knex.Transaction, token: string): Promise<number> {
   await trx('daemons').where({ token }).delete()
-  await trx('lanes').where({ owner: token }).update({ owner: null })
+  return freeLanesOf(trx, token)
+}
+
+async function freeLanesOf(trx: Knex.Transaction, token: string): Promise<number> {
+  return trx('lanes').where({ owner: token }).update({ owner: null })
 }
 
 /**

@@ -48,7 +48,7 @@ test('a lane that was taken under the token of a buried daemon, or under none, i
   const [before] = await tokens()
   const buried = newId(1)
   await knex('daemons').insert({ token: buried, beat: 7, hint_host: '127.0.0.1', hint_port: 1, started_at: new Date() })
-  expect(await transaction((trx) => removeDaemon(trx, buried, 7))).toBe(true)
+  expect(await transaction((trx) => removeDaemon(trx, buried, 7))).toBe(0)
   expect(await takeLane(db.database, webhook.id, buried)).toBe(true)
   expect(await takeLane(db.database, other.id, '')).toBe(true)
   await world.event()

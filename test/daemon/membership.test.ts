@@ -13,6 +13,7 @@ let db: TestDatabase
 let world: DeliveryWorld
 let membership: Membership
 let freed: string[]
+let lines: Record<string, unknown>[]
 let nowMs: number
 
 beforeAll(async () => {
@@ -26,13 +27,15 @@ afterAll(async () => {
 beforeEach(async () => {
   await db.database.knex('daemons').delete()
   freed = []
+  lines = []
+  const stream = { write: (line: string) => void lines.push(JSON.parse(line)) }
   nowMs = Math.ceil(performance.now())
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
   vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
   membership = new Membership({
     database: db.database,
     clock: world.clock,
-    log: createLogger('daemon', 'silent'),
+    log: createLogger('daemon', 'warn', stream),
     hintHost: '127.0.0.1',
     hintPort: 1,
     onExpelled: () => {},
@@ -72,8 +75,20 @@ test('a beat that stands still for more than five seconds means death, not befor
   const silent = await silentDaemon()
   for (let n = 0; n < 5; n++) await look(1000)
   expect(freed).toEqual([])
+  const { id } = await world.webhook({ endpoint: 'https://hooks.example.com/' })
+  await db.database.knex('lanes').where({ webhook_id: id }).update({ owner: silent })
   await look(1000)
   expect(freed).toEqual([silent])
+  const [line] = lines
+  expect(line).toMatchObject({
+    event: 'daemon.dead',
+    daemon: silent,
+    by: membership.token,
+    host: '127.0.0.1',
+    port: 2,
+    lanes: 1,
+  })
+  expect(line!.durationMs).toBeGreaterThan(5000)
 })
 
 test('a time without a look of its own counts as one missed beat: nobody’s beat could move', async () => {

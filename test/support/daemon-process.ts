@@ -32,8 +32,9 @@ export function daemonProcesses(mysqlUrl: string, caFile: string): DaemonProcess
           LOG_LEVEL: 'error',
           ...env,
         },
-        stdio: ['ignore', 'pipe', 'inherit'],
+        stdio: ['ignore', 'pipe', 'pipe'],
       })
+      child.stderr.on('data', (data: Buffer) => process.stderr.write(data))
       children.push(child)
       await new Promise<void>((resolve, reject) => {
         child.stdout!.on('data', (data: Buffer) => data.includes('listening') && resolve())
