@@ -146,9 +146,16 @@ export class HttpAnswer {
       return end
     }
     this.#count(1)
-    if (lineEnd === at || bytes[lineEnd - 1] !== CR) this.#refuse()
-    else this.#readLine(bytes, at, lineEnd - 1)
+    if (lineEnd > at && bytes[lineEnd - 1] === CR) this.#readLine(bytes, at, lineEnd - 1)
+    else this.#readBareLine(bytes, at, lineEnd)
     return lineEnd + 1
+  }
+
+  /** A line that ends with LF alone. RFC 9112 2.2 lets a head have them; what cuts up a body has to be beyond doubt. */
+  #readBareLine(bytes: Buffer, at: number, end: number): void {
+    if (this.status !== 0) return this.#refuse()
+    this.#doubt()
+    this.#readLine(bytes, at, end)
   }
 
   #keepRest(bytes: Buffer, at: number, end: number): void {
@@ -243,8 +250,8 @@ export class HttpAnswer {
   #takeHeader(name: string, value: string): void {
     switch (name) {
       case 'content-length':
-        if (this.#contentLength !== -1 || !/^\d{1,15}$/.test(value)) return this.#refuse()
-        this.#contentLength = Number(value)
+        if (this.#contentLength === -1 && /^\d{1,15}$/.test(value)) this.#contentLength = Number(value)
+        else this.#takeLengths(value.split(','))
         break
       case 'transfer-encoding':
         this.#transferEncoding = (this.#transferEncoding ?? '') + `,${value.toLowerCase()}`
@@ -261,6 +268,18 @@ export class HttpAnswer {
       case 'retry-after':
         // Named twice, it says nothing.
         this.retryAfter = this.#retryAfters++ === 0 ? value : undefined
+    }
+  }
+
+  /** RFC 9112 6.3: one that is said several times is taken, as long as it is the same. */
+  #takeLengths(values: string[]): void {
+    this.#doubt()
+    for (const value of values) {
+      const digits = /^[\t ]*(\d{1,15})[\t ]*$/.exec(value)?.[1]
+      if (digits === undefined) return this.#refuse()
+      const length = Number(digits)
+      if (this.#contentLength !== -1 && this.#contentLength !== length) return this.#refuse()
+      this.#contentLength = length
     }
   }
 

@@ -79,6 +79,17 @@ describe('what leaves a doubt about where the next answer begins ends the connec
     ['chunks twice', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
     ['a body where there is none', 'HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n'],
     ['chunks where there are none', 'HTTP/1.1 304 Not Modified\r\ntransfer-encoding: chunked\r\n\r\n'],
+    ['a bare line feed', 'HTTP/1.1 200 OK\r\nx: y\ncontent-length: 0\r\n\r\n'],
+    ['line feeds alone', 'HTTP/1.1 200 OK\ncontent-length: 0\n\n'],
+    ['a bare line feed at the end', 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\n'],
+    [
+      'line feeds before the answer',
+      '\nHTTP/1.1 103 Early Hints\nlink: x\n\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n',
+    ],
+    ['a body behind line feeds', 'HTTP/1.1 200 OK\ncontent-length: 5\n\nhello'],
+    ['chunks behind line feeds', 'HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n5\r\nhello\r\n0\r\n\r\n'],
+    ['one length twice', 'HTTP/1.1 200 OK\r\ncontent-length: 5\r\nContent-Length: 5\r\n\r\nhello'],
+    ['one length in a list', 'HTTP/1.1 200 OK\r\ncontent-length: 5, 5 ,5\r\n\r\nhello'],
     ['an empty line first', '\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'],
     ['a control character in the reason', 'HTTP/1.1 200 O\0K\r\ncontent-length: 0\r\n\r\n'],
     ['a chunk without a size', `${CHUNKED}\r\nhello\r\n0\r\n\r\n`],
@@ -109,8 +120,12 @@ describe('what leaves a doubt about where the next answer begins ends the connec
 describe('a head that can be read in two ways is no answer', () => {
   const head = (...lines: string[]) => `HTTP/1.1 200 OK\r\n${lines.join('\r\n')}\r\n\r\n`
   test.each([
-    ['two lengths', head('content-length: 5', 'content-length: 5')],
-    ['a list of lengths', head('content-length: 5, 5')],
+    ['two lengths', head('content-length: 5', 'content-length: 6')],
+    ['two lengths, one of them none', head('content-length: 5', 'content-length: x')],
+    ['a list of lengths', head('content-length: 5, 6')],
+    ['a list of lengths that agrees and one that does not', head('content-length: 5, 5', 'content-length: 6')],
+    ['a list of lengths with nothing in it', head('content-length: 5,')],
+    ['one length twice, and chunks', head('content-length: 5', 'content-length: 5', 'transfer-encoding: chunked')],
     ['a length with a sign', head('content-length: +5')],
     ['a length that is none', head('content-length: 5x')],
     ['no length', head('content-length:')],
@@ -124,9 +139,8 @@ describe('a head that can be read in two ways is no answer', () => {
     ['a NUL', head('x: a\0b')],
     ['a bare carriage return', head('x: a\rcontent-length: 5')],
     ['a bare carriage return in the status line', 'HTTP/1.1 200 OK\rcontent-length: 5\r\n\r\n'],
-    ['a bare line feed', 'HTTP/1.1 200 OK\r\nx: y\ncontent-length: 0\r\n\r\n'],
-    ['line feeds alone', 'HTTP/1.1 200 OK\ncontent-length: 0\n\n'],
-    ['a bare line feed at the end', 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\n'],
+    ['a bare line feed and a bare carriage return', 'HTTP/1.1 200 OK\nx: a\rb\n\n'],
+    ['a folded header behind a bare line feed', 'HTTP/1.1 200 OK\nx: y\n z\n\n'],
     ['two spaces before the status', 'HTTP/1.1  200 OK\r\n\r\n'],
     ['no space behind the status', 'HTTP/1.1 200OK\r\n\r\n'],
     ['a status of two digits', 'HTTP/1.1 20 OK\r\n\r\n'],
@@ -142,6 +156,24 @@ describe('a head that can be read in two ways is no answer', () => {
   test('another protocol is none either', () => {
     expect(read('HTTP/1.1 101 Switching Protocols\r\n\r\n')).toMatchObject({ status: 0, fault: 'UND_ERR_SOCKET' })
   })
+})
+
+test('a head of other line ends, or that says its length twice, has its body', () => {
+  for (const text of [
+    'HTTP/1.1 503 No\nretry-after: 7\ncontent-length: 5\n\nhello',
+    'HTTP/1.1 503 No\r\nretry-after: 7\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\nhello',
+  ]) {
+    const whole = read(text)
+    expect(whole).toMatchObject({
+      status: 503,
+      retryAfter: '7',
+      kept: 'hello',
+      over: true,
+      reusable: false,
+      fault: undefined,
+    })
+    for (let cut = 1; cut < text.length; cut++) expect(read(text, [cut])).toEqual(whole)
+  }
 })
 
 describe('what an endpoint can make us read is bounded', () => {
