@@ -64,7 +64,7 @@ export class Ticker {
   #hintedId: string | undefined
   #started = false
   #stopped = false
-  #lastTickAtMs = monotonicMs()
+  #lastRoundAtMs = monotonicMs()
   /** When the last fan-out of something began. */
   #routedAtMs = -Infinity
   /** The last fan-outs were full: many more events wait, most likely. */
@@ -85,9 +85,9 @@ export class Ticker {
     this.wake()
   }
 
-  /** How long ago the last tick ended, in milliseconds. */
+  /** How long ago it last came round, in milliseconds. A tick lasts as long as events wait. */
   get ageMs(): number {
-    return monotonicMs() - this.#lastTickAtMs
+    return monotonicMs() - this.#lastRoundAtMs
   }
 
   /**
@@ -132,7 +132,7 @@ export class Ticker {
     try {
       const worked = await this.#tick()
       this.#waitMs = worked ? BUSY_TICK_MS : Math.min(this.#waitMs * 2, IDLE_TICK_MS)
-      this.#lastTickAtMs = monotonicMs()
+      this.#lastRoundAtMs = monotonicMs()
     } catch (error) {
       this.#waitMs = FAULT_WAIT_MS
       this.#options.log.warn('tick.failed', errorFields(error))
@@ -159,6 +159,7 @@ export class Ticker {
       if (!work.unrouted || this.#stopped) break
       if (!(await this.#routeSome())) break
       worked = true
+      this.#lastRoundAtMs = monotonicMs()
     }
     return worked
   }

@@ -4,6 +4,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { Ticker, type TickerOptions } from '../../daemon/ticker.ts'
 import type { Database } from '../../db/connection.ts'
+import { monotonicMs } from '../../src/clock.ts'
 import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -122,4 +123,25 @@ test('an event among them that can’t be fanned out is stepped over, and all ot
   }
   expect(await copies()).toEqual(eventIds.toSorted())
   await db.database.knex('unrouted_events').delete()
+})
+
+test('says that it comes round for as long as they keep it busy', async () => {
+  const startedAtMs = monotonicMs()
+  const ages: { ageMs: number; sinceStartMs: number }[] = []
+  let routed = 0
+  const ticker: Ticker = tickerOf({
+    routed: ({ eventIds }) => {
+      routed += eventIds.length
+      ages.push({ ageMs: ticker.ageMs, sinceStartMs: monotonicMs() - startedAtMs })
+    },
+  })
+  ticker.start()
+  try {
+    await expect.poll(() => routed, { timeout: 20_000 }).toBe(MANY)
+  } finally {
+    await ticker.stop()
+  }
+  const { ageMs, sinceStartMs } = ages.at(-1)!
+  expect(ages.length).toBeGreaterThan(6)
+  expect(ageMs).toBeLessThan(sinceStartMs * 0.75)
 })
