@@ -14,8 +14,9 @@ import {
   lockMessagesStatement,
   type EndedCopy,
 } from '../messages/messages-repository.ts'
+import { endedStatements, type EndedRow } from './ended-rows.ts'
 import { haveAllMoved, KnownLanes, moveStatement } from './known-lanes.ts'
-import { endedStatements, removedStatements, type EndedRow } from './packed-rows.ts'
+import { removedStatements } from './packed-rows.ts'
 import { isRemoved, removalOf } from './removed-runs.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
 import {

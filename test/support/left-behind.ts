@@ -126,7 +126,7 @@ export const LEFT_BEHIND: LeftBehind[] = [
     because: 'rows of one table or two by the thousand, for what they cost or where they end',
     checks: ['body_without_event', 'day_guard_left_over', 'delivery_without_event', 'delivery_without_webhook'],
     files: [
-      'deliveries/packed-rows.test.ts',
+      'deliveries/ended-rows.test.ts',
       'retention/purge-keys.test.ts',
       'retention/purge-size.test.ts',
       'webhooks/deletion-backlog.test.ts',

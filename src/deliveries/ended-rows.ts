@@ -1,0 +1,85 @@
+/**
+ * Rows of ended deliveries as the literals of one statement. What is the same for most is not in it: what the server need not parse
+ * or store costs neither side anything. A text that the server cuts up instead costs as much for hundreds of rows, and twice as
+ * much for the few that a quiet service has.
+ */
+import { escape } from 'mysql2'
+import type { Statement } from '../../db/batch.ts'
+
+export interface EndedRow {
+  webhookId: string
+  eventId: string
+  status: 'delivered' | 'exhausted' | 'discarded'
+  attempts: number
+  seq: number
+  startedAt: Date
+  durationMs: number
+  class: string
+  httpStatus: number | null
+  error: string | null
+  answer: Buffer | null
+}
+
+const ID_WIDTH = 26
+const COMMON = ['status', 'attempts', 'ended_at', 'seq', 'started_at', 'duration_ms', 'class', 'http_status']
+const BYTES = ['error', 'answer']
+
+/** A copy that was sent again by hand has ended before: then its row is written over, also with what this one does not have. */
+function insertOf(columns: string[]): { before: string; after: string } {
+  const written = columns.map((column) => `${column} = VALUES(${column})`)
+  const emptied = BYTES.filter((column) => !columns.includes(column)).map((column) => `${column} = NULL`)
+  return {
+    before: `INSERT INTO deliveries (webhook_id, event_id, ${columns.join(', ')}) VALUES `,
+    after: ` ON DUPLICATE KEY UPDATE ${[...written, ...emptied].join(', ')}`,
+  }
+}
+
+const BARE = insertOf(COMMON)
+const WITH_BYTES = insertOf([...COMMON, ...BYTES])
+
+/**
+ * @param rows ended deliveries with their last attempts
+ * @param endedAt the same for all
+ * @throws RangeError when an id is not one: the server would take a shorter one for another
+ */
+export function endedStatements(rows: EndedRow[], endedAt: Date): Statement[] {
+  const ended = timeText(endedAt)
+  const bare: string[] = []
+  const withBytes: string[] = []
+  for (const row of rows) {
+    const common = commonText(row, ended)
+    // An answer without a body is none.
+    const answer = row.answer?.length ? row.answer : null
+    if (row.error === null && answer === null) bare.push(`(${common})`)
+    else withBytes.push(`(${common},${escape(row.error)},${escape(answer)})`)
+  }
+  return [...statementOf(BARE, bare), ...statementOf(WITH_BYTES, withBytes)]
+}
+
+function statementOf({ before, after }: typeof BARE, rows: string[]): Statement[] {
+  return rows.length === 0 ? [] : [{ sql: before + rows.join() + after }]
+}
+
+/** Every text goes through the driver's escaping, also those that are ours. */
+function commonText(row: EndedRow, ended: string): string {
+  const { webhookId, eventId, status, attempts, seq, startedAt, durationMs, httpStatus } = row
+  if (webhookId.length !== ID_WIDTH || eventId.length !== ID_WIDTH) {
+    throw new RangeError('an id is wider or narrower than its field')
+  }
+  const ids = `${escape(webhookId)},${escape(eventId)}`
+  const numbers = `${Math.round(durationMs)},${escape(row.class)},${httpStatus ?? 'NULL'}`
+  return `${ids},${escape(status)},${attempts},${ended},${seq},${timeText(startedAt)},${numbers}`
+}
+
+let lastAtMs = NaN
+let lastText = ''
+
+/** In UTC. Of attempts that stand together many have begun in the same millisecond. */
+function timeText(at: Date): string {
+  if (at.getTime() !== lastAtMs) {
+    lastAtMs = at.getTime()
+    const text = at.toISOString()
+    lastText = `'${text.slice(0, 10)} ${text.slice(11, 23)}'`
+  }
+  return lastText
+}
