@@ -92,36 +92,26 @@ export async function settleLanes(
   token: string,
   end: Statement[] = [],
 ): Promise<void> {
-  const [owned, waiting] = await send([
+  await send([
     {
-      sql: `SELECT webhook_id, due_at, clean_epoch, eager_until FROM lanes FORCE INDEX (PRIMARY)
-            WHERE webhook_id IN (?) AND owner = ?
+      sql: `SELECT webhook_id FROM lanes FORCE INDEX (PRIMARY) WHERE webhook_id IN (?) AND owner = ?
             ORDER BY webhook_id FOR UPDATE`,
       values: [webhookIds, token],
     },
-    {
-      sql: `SELECT w.id, w.epoch, (SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = w.id ORDER BY q.due_at, q.event_id LIMIT 1)
-            AS due_at FROM webhooks w WHERE w.id IN (?)`,
-      values: [webhookIds],
-    },
-  ])
-  if (owned!.length === 0) return
-  const fresh = new Map(waiting!.map((row) => [row.id, row]))
-  const settled = owned!.map((lane) => {
-    const row = fresh.get(lane.webhook_id)
-    const nextDueAt: Date | null = row?.due_at ?? null
-    const isUnseen = row && (lane.clean_epoch < row.epoch || (lane.eager_until !== null && nextDueAt !== null))
-    const dueAt = isUnseen ? lane.due_at : nextDueAt
-    return [lane.webhook_id, dueAt, null]
-  })
-  await send([
-    {
-      sql: `INSERT INTO lanes (webhook_id, due_at, owner) VALUES ?
-            ON DUPLICATE KEY UPDATE due_at = VALUES(due_at), owner = VALUES(owner)`,
-      values: [settled],
-    },
+    { sql: SETTLE, values: [webhookIds, token] },
     ...end,
   ])
+}
+
+/** By a further statement than the one that locks: its view of the queue is from behind that. It locks neither queue nor webhooks. */
+const SETTLE = `UPDATE lanes FORCE INDEX (PRIMARY) SET due_at = ${settledDueAt()}, owner = NULL WHERE webhook_id IN (?) AND owner = ?`
+
+function settledDueAt(): string {
+  const next = `(SELECT q.due_at FROM delivery_queue q WHERE q.webhook_id = lanes.webhook_id ORDER BY q.due_at, q.event_id LIMIT 1)`
+  return `CASE
+    WHEN clean_epoch < (SELECT w.epoch FROM webhooks w WHERE w.id = lanes.webhook_id) THEN due_at
+    WHEN eager_until IS NOT NULL THEN IF(${next} IS NULL, NULL, due_at)
+    ELSE ${next} END`
 }
 
 /** Gives lanes back as they are: each is still due as it was when it was taken, and its next owner settles it. */
