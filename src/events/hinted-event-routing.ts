@@ -31,26 +31,26 @@ const LANES = `${COPIES} STRAIGHT_JOIN lanes l FORCE INDEX (PRIMARY) ON l.webhoo
 export async function routeHinted(batch: BatchPool, eventId: string, now: Date, taking: TakingAny): Promise<Routed> {
   const statements = [...fanOutStatements(eventId, now, taking), ...readStatements(now), COMMIT]
   const results = await batch.transaction((send) => send(statements))
-  const taken = results.slice(-4, -1)
+  const taken = results.slice(-3, -1)
   const isRouted = results[DELETED]!.affectedRows === 1
   return {
     events: isRouted ? 1 : 0,
     eventIds: isRouted ? [eventId] : [],
-    webhookIds: taken[0]!.map((row) => row.webhook_id),
+    webhookIds: [...new Set(taken[0]!.map((row) => row.webhook_id as string))],
     normalMessages: 0,
     taken,
   }
 }
 
 /** The place of the statement that tells whether the event was waiting. */
-const DELETED = 2
+const DELETED = 1
 
 /** A pooled connection keeps its variables: each is set before it is read. */
 function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }: TakingAny): Statement[] {
   return [
-    { sql: 'SET @event = NULL' },
     {
-      sql: `SELECT event_id INTO @event FROM unrouted_events u
+      // MAX, because a query that finds no row would leave the variable as it is.
+      sql: `SELECT MAX(event_id) INTO @event FROM unrouted_events u
             WHERE event_id = ? AND is_message = 0 AND (${SEEN_EVENT}) IS NOT NULL FOR UPDATE SKIP LOCKED`,
       values: [eventId],
     },
@@ -67,25 +67,24 @@ function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }
   ]
 }
 
-/** After the lanes are locked, so that what others have queued is seen. The order of tables is said: statistics of a queue are of no use. */
+/**
+ * After the lanes are locked, so that what others have queued is seen. The order of tables is said: statistics of a queue are of no
+ * use. A lane's row comes once for each of its secrets, in the order in which `settingsStatements` reads these, or without one.
+ */
 function readStatements(now: Date): Statement[] {
   return [
     {
-      sql: `SELECT ${STATE_COLUMNS.join(', ')}, l.owner, w.id, w.endpoint,
+      sql: `SELECT ${STATE_COLUMNS.join(', ')}, l.owner, w.id, w.endpoint, s.sealed, s.expires_at,
               q.event_id, q.due_at, q.attempts, q.early_attempts, q.is_test, q.epoch AS copy_epoch,
               q.epoch = w.epoch AND NOT EXISTS (
                 SELECT 1 FROM delivery_queue o WHERE o.webhook_id = q.webhook_id AND o.event_id <> q.event_id
               ) AS is_head
-            FROM ${LANES} STRAIGHT_JOIN webhooks w ON w.id = q.webhook_id WHERE q.event_id = @event`,
-    },
-    { sql: 'SELECT body, is_message FROM event_bodies WHERE event_id = @taken' },
-    {
-      // As `settingsStatements` reads them.
-      sql: `SELECT s.webhook_id, s.sealed, s.expires_at
-            FROM ${COPIES} STRAIGHT_JOIN webhook_secrets s ON s.webhook_id = q.webhook_id
-            WHERE q.event_id = @taken AND (s.expires_at IS NULL OR s.expires_at > ?) ORDER BY s.expires_at, s.id DESC`,
+            FROM ${LANES} STRAIGHT_JOIN webhooks w ON w.id = q.webhook_id
+            LEFT JOIN webhook_secrets s ON s.webhook_id = q.webhook_id AND (s.expires_at IS NULL OR s.expires_at > ?)
+            WHERE q.event_id = @event ORDER BY q.webhook_id, s.expires_at, s.id DESC`,
       values: [now],
     },
+    { sql: 'SELECT body, is_message FROM event_bodies WHERE event_id = @taken' },
   ]
 }
 
@@ -100,9 +99,11 @@ export interface ReadOfTaken {
 
 /** @param isFree of what is this daemon's by its row: nothing in this process runs it */
 export function readTaken(read: BatchResult[], token: string, isFree: (webhookId: string) => boolean): ReadOfTaken {
-  const [lanes, [body], secrets] = read as [BatchResult, BatchResult, BatchResult]
+  const [rows, [body]] = read as [BatchResult, BatchResult]
   // Of too many lanes, none was to be taken.
-  const taken = (body ? lanes.filter((row) => row.owner === token && isFree(row.webhook_id)) : []) as BatchResult
+  const own = (body ? rows.filter((row) => row.owner === token && isFree(row.webhook_id)) : []) as BatchResult
+  const taken = own.filter((row, n) => row.webhook_id !== own[n - 1]?.webhook_id) as BatchResult
+  const secrets = own.filter((row) => row.sealed !== null) as BatchResult
   const heads = taken.filter((row) => row.is_head === 1)
   const copies = readCopies(heads.map((row) => ({ ...row, ...body, epoch: row.copy_epoch })))
   return { states: readOwned(taken), settings: [taken, secrets], copies: [...copies.values()].flat() }
