@@ -40,7 +40,7 @@ afterAll(async () => {
 test('they are told of together, in a line every five seconds', async () => {
   let faults = 0
   const failNext = () =>
-    proxy.arm({ statement: /INSERT INTO lanes \(webhook_id, due_at, owner\)/, when: 'before' }, (cut) => {
+    proxy.arm({ statement: /UPDATE lanes FORCE INDEX \(PRIMARY\) SET due_at = CASE/, when: 'before' }, (cut) => {
       if (++faults < FAULTS) failNext()
       cut()
     })
