@@ -16,6 +16,8 @@ const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
 /** Hints that come faster than this go together: a fan-out of ten events costs little more than one of a single event. */
 const HINTED_TICK_MS = 4
+/** With that the daemon looks for what it was not told of, while hints that follow each other tell it of the rest. */
+const LOOK_EACH_MS = 50
 const OFFERED_LANES = 200
 /** A lane is offered at most so often; its job may still be on its way. */
 const OFFER_AGAIN_MS = 1000
@@ -65,6 +67,7 @@ export class Ticker {
   #started = false
   #stopped = false
   #lastRoundAtMs = monotonicMs()
+  #lookedAtMs = -Infinity
   /** When the last fan-out of something began. */
   #routedAtMs = -Infinity
   /** The last fan-outs were full: many more events wait, most likely. */
@@ -147,10 +150,13 @@ export class Ticker {
     this.#hinted = false
     this.#hintedId = undefined
     let worked = eventId !== undefined && (await this.#routeHinted(eventId))
+    // Its lanes' requests come first. The tick behind this one looks, or at the latest one of those that hints bring on.
+    if (worked && monotonicMs() - this.#lookedAtMs < LOOK_EACH_MS) return true
     if (wasHinted && !worked) worked = await this.#route()
     while (!this.#stopped) {
       // They stay due, and would take the places of all others.
       const leftAlone = new Set(this.#options.leftAlone())
+      this.#lookedAtMs = monotonicMs()
       const work = await findWork(database.knex, clock.now(), OFFERED_LANES + leftAlone.size)
       const dueLanes = work.dueLanes.filter(({ webhookId }) => !leftAlone.has(webhookId))
       this.#offer(dueLanes)
@@ -233,7 +239,7 @@ export class Ticker {
 
   /** @returns whether there may be more, or lanes to offer */
   async #fanOut(work: (startedAt: Date) => Promise<FannedOut>): Promise<boolean> {
-    const { clock, log, routed, messagesDue } = this.#options
+    const { clock, log, owns, routed, messagesDue } = this.#options
     try {
       const startedAt = clock.now()
       const startedAtMs = monotonicMs()
@@ -243,11 +249,14 @@ export class Ticker {
       const durationMs = Math.round(monotonicMs() - startedAtMs)
       log.info('event.routed', { events, lanes: webhookIds.length, durationMs })
       routed({ eventIds, webhookIds, taken, startedAt, durationMs })
+      // Lanes that nobody may have are to be offered at once.
+      if (!webhookIds.every(owns)) this.#lookedAtMs = -Infinity
       if (normalMessages > 0) messagesDue()
       return true
     } catch (error) {
-      // Another daemon or a deletion was in the way: everything was rolled back, and the events still wait.
+      // Another daemon or a deletion was in the way: everything was rolled back, and the events still wait: to be looked for now.
       if (!isRetriable(error)) throw error
+      this.#lookedAtMs = -Infinity
       return true
     }
   }

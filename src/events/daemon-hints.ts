@@ -9,7 +9,7 @@ import { listDaemons, type DaemonRow } from '../deliveries/daemons-repository.ts
 import { isIdShaped } from '../ids.ts'
 
 const REFRESH_MS = 1000
-/** At most one datagram to each daemon in this time, unless it names lanes: the one before has said nothing of these. */
+/** One datagram to each daemon in this time, and one for what comes meanwhile; more only where it names lanes, of which no other tells. */
 const SPACING_MS = 1
 const ID_LENGTH = 26
 /** Of the lanes that got something, in one datagram: no more than goes over any network in one piece. */
@@ -62,6 +62,8 @@ export class DaemonHints {
   #readAtMs = -Infinity
   #reading: Promise<void> | undefined
   #sentAtMs = -Infinity
+  /** What came too soon for a datagram of its own, with the event where there is only one. */
+  readonly #late = new Map<HintKind, string | undefined>()
   #closed = false
 
   constructor(knex: Knex) {
@@ -78,7 +80,8 @@ export class DaemonHints {
    */
   send(kind: HintKind = 'events', options: HintOptions = {}): void {
     const nowMs = monotonicMs()
-    if (this.#closed || (!options.webhookIds && nowMs - this.#sentAtMs < SPACING_MS)) return
+    if (this.#closed) return
+    if (!options.webhookIds && nowMs - this.#sentAtMs < SPACING_MS) return this.#sendLate(kind, options.eventId)
     this.#sentAtMs = nowMs
     if (this.#readAtMs > -Infinity) this.#transmit(kind, options)
     if (nowMs - this.#readAtMs <= REFRESH_MS) return
@@ -86,6 +89,19 @@ export class DaemonHints {
     void this.#refresh().then(() => {
       if (first) this.#transmit(kind, options)
     })
+  }
+
+  /** A daemon that was told a moment ago may have looked before this one's commit. */
+  #sendLate(kind: HintKind, eventId: string | undefined): void {
+    const isFirst = this.#late.size === 0
+    this.#late.set(kind, this.#late.has(kind) ? undefined : eventId)
+    if (!isFirst) return
+    const sendAll = () => {
+      const late = [...this.#late]
+      this.#late.clear()
+      for (const [lateKind, lateEventId] of late) this.send(lateKind, { eventId: lateEventId })
+    }
+    setTimeout(sendAll, SPACING_MS).unref()
   }
 
   close(): void {

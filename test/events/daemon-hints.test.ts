@@ -65,3 +65,17 @@ test('of very many lanes none is named: all are to be looked at', async () => {
   hints.send('lanes', { webhookIds: idsOf(201) })
   for (const { hints: received } of told) await expect.poll(() => received).toEqual([{ kind: 'lanes' }])
 })
+
+test('what comes right behind another hint is told of as well, all of it in one datagram, with its name where it is alone', async () => {
+  const [first, second, third] = idsOf(3)
+  const { hints: received } = told[0]!
+  received.splice(0)
+  await sleep(5)
+  hints.send('events', { eventId: first })
+  hints.send('events', { eventId: second })
+  await expect.poll(() => received).toEqual([first, second].map((eventId) => ({ kind: 'events', eventId })))
+  received.splice(0)
+  await sleep(5)
+  for (const eventId of [first, second, third]) hints.send('events', { eventId })
+  await expect.poll(() => received).toEqual([{ kind: 'events', eventId: first }, { kind: 'events' }])
+})
