@@ -309,7 +309,7 @@ function mailPoint(name: string, point: QueryPoint, deleteAfterSeconds: number, 
 const DAY = 86_400
 
 export const CRASH_POINTS: CrashPoint[] = [
-  leadPoint('api.before_begin', /FROM labs l FORCE INDEX \(PRIMARY\) LEFT JOIN crm_settings/, 'before', false),
+  leadPoint('api.before_begin', /LEFT JOIN labs l FORCE INDEX \(PRIMARY\)/, 'before', false),
   leadPoint('api.after_lead', /INSERT INTO entries /, 'within', false),
   leadPoint('api.after_event', /INSERT INTO unrouted_events/, 'within', false),
   leadPoint('api.after_commit', /INSERT INTO entries /, 'after', true),

@@ -14,7 +14,11 @@ import {
 } from './crm-budget-rules.ts'
 
 const NOW = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+/** The same when it is reached. */
+const LOCKED_NOW = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))`
 const packed = (microseconds: string) => `UNHEX(LPAD(HEX(${microseconds}), 16, '0'))`
+const windowStart = (microseconds: string) => packed(`${microseconds} - ${CRM_WINDOW_SECONDS * 1_000_000}`)
+const isAccepted = (now: string, start: string) => `LEFT(calls, 8) <= ${start} AND RIGHT(calls, 8) <= ${now}`
 
 /** A clock that is set back again and again while a call is made is no clock. */
 const MAX_TRIES = 3
@@ -66,18 +70,43 @@ export async function claimCrmCalls(batch: BatchPool, accountIds: string[], limi
 export interface ClaimAlong {
   statements: Statement[]
   /**
-   * By account, with its row; none for one that there is not.
+   * By account; none for one that has to be asked by itself.
    * @param results of the statements
+   * @param rows of the accounts, each with `BUDGET_COLUMNS`, read after them in the same transaction
+   * @throws when it can't be told who was counted
    */
-  read(results: BatchResult[]): Map<string, { account: BatchResult[number]; budget: CrmBudget | undefined }>
+  read(results: BatchResult[], rows: BatchResult): Map<string, CrmBudget>
 }
 
 /**
- * One round trip less than `claimCrmCalls`, and one commit. No budget where the account has to be asked by itself: its call was
- * not counted or, where another one has made its row in the same moment, may count twice.
+ * One round trip less than `claimCrmCalls`, and one commit. One alone that is refused ends the transaction with an error; of a
+ * group it is not counted, and the others are.
  * @param accountIds each once, in the order in which everybody locks what belongs to accounts
  */
 export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAlong {
+  return accountIds.length === 1 ? claimOneAlong(accountIds, limit) : claimGroupAlong(accountIds, limit)
+}
+
+/**
+ * One statement. SYSDATE is read for each row once that is locked, so that the time is later than that of every call accepted
+ * before, also where the statement had to wait. Where a server makes NOW of it, a call that waited is refused, and asked by itself.
+ */
+function claimOneAlong(accountIds: string[], limit: number): ClaimAlong {
+  return {
+    statements: [
+      {
+        sql: `INSERT INTO crm_budgets (account_id, calls)
+          SELECT id, CONCAT(REPEAT(CHAR(0), ?), ${packed(LOCKED_NOW)}) FROM accounts FORCE INDEX (PRIMARY) WHERE id IN (?)
+          ON DUPLICATE KEY UPDATE calls = IF(${isAccepted(packed(LOCKED_NOW), windowStart(LOCKED_NOW))},
+            CONCAT(SUBSTRING(calls, 9), ${packed(LOCKED_NOW)}), NULL)`,
+        values: [(limit - 1) * BYTES, accountIds],
+      },
+    ],
+    read: ([counted], rows) => (counted!.affectedRows > 0 ? budgetsOf(rows) : new Map()),
+  }
+}
+
+function claimGroupAlong(accountIds: string[], limit: number): ClaimAlong {
   return {
     statements: [
       {
@@ -86,17 +115,24 @@ export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAl
           ON DUPLICATE KEY UPDATE account_id = VALUES(account_id)`,
         values: [limit * BYTES, accountIds],
       },
-      ...roundStatements(accountIds, JUDGE_WITH_ACCOUNT),
+      { sql: CALL_TIME },
+      { sql: CLAIM, values: [accountIds] },
     ],
-    read([, , judged]) {
-      return new Map(
-        judged!.map((row) => {
-          const claim = row.calls && toClaim(row)
-          return [row.account_id, { account: row, budget: !claim || isAhead(claim) ? undefined : toBudget(claim) }]
-        }),
-      )
+    read([, , claimed], rows) {
+      const budgets = budgetsOf(rows.filter((row) => row.has_call_time === 1))
+      // Another process has counted a call of a refused one in the very same microsecond.
+      if (budgets.size !== claimed!.affectedRows) throw new Error('calls of two processes have one time')
+      return budgets
     },
   }
+}
+
+/** Of a call that was counted in the same transaction, and so is the last one of its account. */
+export const BUDGET_COLUMNS = `calls, ${NOW} AS now, RIGHT(calls, 8) = @called_at AS has_call_time`
+
+function budgetsOf(rows: BatchResult[number][]): Map<string, CrmBudget> {
+  const known = rows.filter(({ calls }) => calls)
+  return new Map(known.map(({ id, calls, now }) => [id, budgetOf(unpackCalls(calls), Number(now), true)]))
 }
 
 /** A refused call whose account has later calls than now: the clock was set back. */
@@ -140,8 +176,8 @@ async function claimOnce(batch: BatchPool, accountIds: string[], limit: number):
 }
 
 /** Of accounts whose rows are locked. */
-function roundStatements(accountIds: string[], judge = JUDGE): Statement[] {
-  return [{ sql: CALL_TIME }, { sql: judge, values: [accountIds] }, { sql: CLAIM, values: [accountIds] }]
+function roundStatements(accountIds: string[]): Statement[] {
+  return [{ sql: CALL_TIME }, { sql: JUDGE, values: [accountIds] }, { sql: CLAIM, values: [accountIds] }]
 }
 
 /** What the account's row is once the call was counted. */
@@ -166,19 +202,16 @@ function roundsOf(accountIds: string[]): string[][] {
 }
 
 /** One statement, one time. */
-const CALL_TIME = `SET @called_at = ${packed(NOW)}, @window_start = ${packed(`${NOW} - ${CRM_WINDOW_SECONDS * 1_000_000}`)}`
+const CALL_TIME = `SET @called_at = ${packed(NOW)}, @window_start = ${windowStart(NOW)}`
 
-const IS_ACCEPTED = 'LEFT(calls, 8) <= @window_start AND RIGHT(calls, 8) <= @called_at'
+const IS_ACCEPTED = isAccepted('@called_at', '@window_start')
 
-/** The rows are locked: what is found here is what the next statement counts. */
-const JUDGED = `calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted`
-
-/** Read as it is, locked: a plain read may come a moment before MariaDB shows what was committed. */
-const JUDGE = `SELECT account_id, ${JUDGED} FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?) FOR UPDATE`
-
-/** This one would lock the accounts as well. Of one that is not shown yet there is no budget. */
-const JUDGE_WITH_ACCOUNT = `SELECT a.id AS account_id, ${JUDGED}, a.* FROM accounts a FORCE INDEX (PRIMARY)
-  LEFT JOIN crm_budgets FORCE INDEX (PRIMARY) ON account_id = a.id WHERE a.id IN (?)`
+/**
+ * The rows are locked: what is found here is what the next statement counts. Read as it is, locked: a plain read may come a moment
+ * before MariaDB shows what was committed.
+ */
+const JUDGE = `SELECT account_id, calls, @called_at AS called_at, ${NOW} AS now, ${IS_ACCEPTED} AS is_accepted
+  FROM crm_budgets FORCE INDEX (PRIMARY) WHERE account_id IN (?) FOR UPDATE`
 
 const CLAIM = `UPDATE crm_budgets FORCE INDEX (PRIMARY) SET calls = CONCAT(SUBSTRING(calls, 9), @called_at)
   WHERE account_id IN (?) AND ${IS_ACCEPTED}`

@@ -47,11 +47,12 @@ interface Call extends EntryCall {
 /** What a group's first round trip has found. Each request takes its own up once, by itself: only that may answer it. */
 interface Admitted {
   call: Call
-  /** @throws 401 and 429 */
+  /** @throws 401 */
   admit: () => Account
   /** Of one that may go on, and whose turns nobody holds. */
   known: { account: Account; references: EntryReferences } | undefined
-  isRefused: boolean
+  /** There is no such account. */
+  isUnknown: boolean
 }
 
 /** @returns a function that admits the caller and creates one entry, or throws as both do */
@@ -85,7 +86,7 @@ async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<((
   return calls.map((call) => {
     const admitted = admissions.get(call)
     const outcome = outcomes.get(call)
-    if (admitted?.isRefused) return () => admitted.admit() as never
+    if (admitted?.isUnknown) return () => admitted.admit() as never
     if (admitted && outcome) return () => (admitted.admit(), outcome())
     return () => call.inContext(() => createAlone(deps, call, admitted))
   })
@@ -93,7 +94,7 @@ async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<((
 
 /**
  * The order is that in which everybody locks what belongs to accounts.
- * @param admissions gets those that were counted or refused for good, whatever becomes of the rest
+ * @param admissions gets those that were counted or are unknown, whatever becomes of the rest
  * @returns the outcomes of those that are decided
  */
 async function createAll(
@@ -152,7 +153,7 @@ async function insertMade(send: Send, made: NewEntry[]): Promise<string | undefi
   return undefined
 }
 
-/** One round trip; what it counts is the caller's to commit. Of accounts whose calls it can't judge nothing is returned. */
+/** One round trip; what it counts is the caller's to commit. Of accounts whose calls it has not counted nothing is returned. */
 async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
   const askedAtMs = monotonicMs()
   const ids = calls.map(({ caller }) => caller.id)
@@ -160,15 +161,18 @@ async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
   const asked = calls.map(({ caller, body }) => ({ accountId: caller.id, body }))
   const { statements, read } = askReferences(asked, true)
   const results = await send([...claims.statements, COUNTED, ...statements])
-  const claimed = claims.read(results)
-  return read(results.slice(claims.statements.length + 1)).flatMap((references, n) => {
-    const call = calls[n]!
-    const claim = claimed.get(call.caller.id)
-    if (claim && !claim.budget) return []
-    const account = claim && toAccount(claim.account)
-    const isRefused = !claim?.budget?.isAccepted
-    const known = account && references && !isRefused ? { account, references } : undefined
-    return { call, admit: () => call.caller.admitted(account, claim?.budget, askedAtMs), known, isRefused }
+  const { references, accounts } = read(results.slice(claims.statements.length + 1))
+  const budgets = claims.read(results, accounts)
+  const rows = new Map(accounts.map((row) => [row.id, row]))
+  return calls.flatMap((call, n) => {
+    const { id } = call.caller
+    const row = rows.get(id)
+    const budget = budgets.get(id)
+    if (row && !budget) return []
+    const account = row && toAccount(row)
+    const found = references[n]
+    const known = account && found ? { account, references: found } : undefined
+    return { call, admit: () => call.caller.admitted(account, budget, askedAtMs), known, isUnknown: !account }
   })
 }
 

@@ -1,6 +1,7 @@
 import type { Knex } from 'knex'
 import type { Statement } from '../../db/batch.ts'
 import { isIdShaped } from '../ids.ts'
+import type { Candidate } from './telecaller-rules.ts'
 
 export interface Telecaller {
   id: string
@@ -67,16 +68,21 @@ export function lockTurnsStatement(accountIds: string[], skipsLocked: boolean): 
   }
 }
 
-/** Belongs after `lockTurnsStatement`, in the same transaction. */
-export function listCandidatesStatement(accountIds: string[]): Statement {
-  return {
-    sql: `SELECT t.account_id, t.id, IF(s.assign_strategy = 'least_open', (
-          SELECT COUNT(*) FROM entries e WHERE e.account_id = t.account_id AND e.assigned_to = t.id AND e.phase = 'lead'
-        ), 0) AS open_leads
-      FROM telecallers t LEFT JOIN crm_settings s ON s.account_id = t.account_id
-      WHERE t.account_id IN (?) AND t.active ORDER BY t.account_id, t.id`,
-    values: [accountIds],
-  }
+/**
+ * Those of account `a` whose settings are `s`, in one text. Belongs into a statement after `lockTurnsStatement`, in the same
+ * transaction.
+ */
+export const CANDIDATES = `(SELECT GROUP_CONCAT(t.id, ' ', IF(s.assign_strategy = 'least_open', (
+    SELECT COUNT(*) FROM entries e WHERE e.account_id = t.account_id AND e.assigned_to = t.id AND e.phase = 'lead'
+  ), 0)) FROM telecallers t WHERE t.account_id = a.id AND t.active)`
+
+/** @param text as `CANDIDATES`; null: there are none */
+export function toCandidates(text: string | null): Candidate[] {
+  const each = text?.split(',').sort() ?? []
+  return each.map((one) => {
+    const [id, openLeads] = one.split(' ')
+    return { id: id!, openLeads: Number(openLeads) }
+  })
 }
 
 /** Of accounts whose turns are locked; each has its row. */

@@ -3,11 +3,14 @@
  * for long.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { COMMIT, type BatchResult } from '../../db/batch.ts'
 import { connectDatabase, type Database } from '../../db/connection.ts'
 import { runBefore } from '../../db/deadline.ts'
 import { monotonicMs } from '../../src/clock.ts'
-import { unpackCalls } from '../../src/crm/crm-budget-rules.ts'
+import { packCalls, unpackCalls } from '../../src/crm/crm-budget-rules.ts'
 import { claimCrmCalls, claimCrmCallsAlong } from '../../src/crm/crm-budgets-repository.ts'
+import { askReferences } from '../../src/crm/entry-references-repository.ts'
+import type { EntryRequest } from '../../src/crm/entry-rules.ts'
 import { newId } from '../../src/ids.ts'
 import { togetherInTick } from '../../src/same-tick.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -100,14 +103,63 @@ test('what fails for a group fails for each of its calls, and for no later one',
   expect(await ask(3)).toBe(3)
 })
 
-test('an account whose row is not to be seen yet has no budget, and is not an unknown one', async () => {
+async function insertAccount(): Promise<string> {
   const account = { id: newId(0), name: 'New', mode: 'whole_lab', time_zone: 'UTC', admin_email: 'new@example.com' }
   await db.database.knex('accounts').insert({ ...account, created_at: new Date() })
-  const claims = claimCrmCallsAlong([account.id, newId(1)], LIMIT)
-  const claimed = await db.database.batch.transaction(async (send) => {
-    const [, ...unwritten] = claims.statements
-    return claims.read([[] as never, ...(await send(unwritten))])
+  return account.id
+}
+
+/** @returns the accounts that there are, and the budgets of those whose calls were counted */
+async function claimAlong(ids: string[], leavesOut = 0) {
+  const claims = claimCrmCallsAlong(ids, LIMIT)
+  const body = { branchID: newId(0), phase: 'booking' } as EntryRequest
+  const { statements, read } = askReferences(
+    ids.map((accountId) => ({ accountId, body })),
+    true,
+  )
+  return db.database.batch.transaction(async (send) => {
+    const unwritten = Array(leavesOut).fill({ affectedRows: 0 })
+    const results = [...unwritten, ...(await send([...claims.statements.slice(leavesOut), ...statements]))]
+    const { accounts } = read(results.slice(claims.statements.length))
+    const budgets = claims.read(results, accounts)
+    await send([COMMIT])
+    return { known: accounts.map(({ id }) => id), budgets }
   })
-  expect([...claimed.keys()]).toEqual([account.id])
-  expect(claimed.get(account.id)).toMatchObject({ account: { name: 'New' }, budget: undefined })
+}
+
+test('an account whose row is not to be seen yet has no budget, and is not an unknown one', async () => {
+  const id = await insertAccount()
+  for (const ids of [[id], [id, newId(1)]]) {
+    const { known, budgets } = await claimAlong(ids, 1)
+    expect(known).toEqual([id])
+    expect(budgets).toEqual(new Map())
+  }
+})
+
+test('counted along with other work, one alone and one of a group are judged alike, and a refused one has no budget', async () => {
+  const ids = [await insertAccount(), await insertAccount()].sort()
+  for (let n = 1; n < LIMIT; n++) {
+    const { budgets } = await claimAlong(n % 2 === 0 ? ids : [ids[0]!])
+    expect(budgets.get(ids[0]!)).toMatchObject({ isAccepted: true, limit: LIMIT, remaining: LIMIT - n })
+  }
+  await claimAlong([ids[0]!])
+  await expect(claimAlong([ids[0]!])).rejects.toMatchObject({ errno: 1048 })
+  expect([...(await claimAlong(ids)).budgets.keys()]).toEqual([ids[1]])
+  expect([await counted(ids[0]!), await counted(ids[1]!)]).toEqual([LIMIT, 3])
+})
+
+test('one that has no row yet has its first call counted, alone and in a group', async () => {
+  const ids = [await insertAccount(), await insertAccount(), await insertAccount()].sort()
+  for (const group of [[ids[0]!], ids.slice(1)]) {
+    const { budgets } = await claimAlong(group)
+    expect([...budgets.values()]).toMatchObject(group.map(() => ({ isAccepted: true, remaining: LIMIT - 1 })))
+  }
+  expect(await Promise.all(ids.map(counted))).toEqual([1, 1, 1])
+})
+
+test('where a refused one was counted elsewhere at the very same time nobody of the group is taken for counted', () => {
+  const { read } = claimCrmCallsAlong([newId(0), newId(1)], LIMIT)
+  const rows = [newId(0), newId(1)].map((id) => ({ id, calls: packCalls([0, 0, 0, 0, 7]), now: 8, has_call_time: 1 }))
+  expect(() => read([{}, {}, { affectedRows: 1 }] as BatchResult[], rows as never)).toThrow(/one time/)
+  expect(read([{}, {}, { affectedRows: 2 }] as BatchResult[], rows as never).size).toBe(2)
 })
