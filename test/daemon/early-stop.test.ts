@@ -7,19 +7,22 @@ import { createTestTls } from '../support/tls.ts'
 
 const WEBHOOKS = 60
 const EVENTS = 40
+/** Long enough that no webhook is done before the daemon is told to stop, also where this test seldom gets its turn. */
+const FIRST_ANSWERS_MS = 2000
 const ANSWER_MS = 100
 
 let db: TestDatabase
 let tls: Awaited<ReturnType<typeof createTestTls>>
 let world: DeliveryWorld
 let receiver: HttpsReceiver
+let answerMs = FIRST_ANSWERS_MS
 
 beforeAll(async () => {
   tls = await createTestTls()
   db = await openTestDatabase()
   world = await new DeliveryWorld(db.database).open()
   receiver = await startHttpsReceiver(tls, async () => {
-    await new Promise((resolve) => setTimeout(resolve, ANSWER_MS))
+    await new Promise((resolve) => setTimeout(resolve, answerMs))
     return { status: 204 }
   })
 })
@@ -39,6 +42,7 @@ test('a daemon that is told to stop while it takes its lanes finishes none of th
   const taken = async () => (await knex('lanes').whereNotNull('owner')).length
   await expect.poll(taken, { timeout: 10_000, interval: 1 }).toBeGreaterThan(0)
   await daemon.stop()
+  answerMs = ANSWER_MS
   const waiting = await knex('delivery_queue').groupBy('webhook_id').select('webhook_id').count({ n: '*' })
   expect(waiting).toHaveLength(WEBHOOKS)
   expect(await taken()).toBe(0)
