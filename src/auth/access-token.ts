@@ -2,6 +2,7 @@
  * The integrator's access token: a JWT with one fixed algorithm. Everything else that a token may claim about how it is to
  * be checked (algorithm, key id, embedded keys) is ignored or refused (RFC 8725).
  */
+import { createSecretKey } from 'node:crypto'
 import { jwtVerify, SignJWT } from 'jose'
 import type { Clock } from '../clock.ts'
 import type { Keys } from '../crypto.ts'
@@ -9,6 +10,7 @@ import { isIdShaped, newId } from '../ids.ts'
 import { isCanonicalToken } from './token-rules.ts'
 
 const ALGORITHM = 'HS256'
+const HMAC = { name: 'HMAC', hash: 'SHA-256' }
 const ISSUER = 'laboratory-integration-service'
 const AUDIENCE = 'laboratory-integration-service/client'
 /** RFC 9068: tells an access token from any other kind that this service signs. */
@@ -33,12 +35,14 @@ export interface AccessTokens {
 }
 
 export function createAccessTokens(keys: Keys, clock: Clock, ttlSeconds: number): AccessTokens {
+  /** In the form that signs and checks: jose would make it of the bytes for each token, a third of what one costs. */
+  const key = createSecretKey(keys.accessToken).toCryptoKey(HMAC, false, ['sign', 'verify'])
   /** A valid token stays valid until it expires, so its signature is checked once. Oldest first, the oldest one goes. */
   const verified = new Map<string, Verified>()
 
   async function check(token: string): Promise<Verified | undefined> {
     try {
-      const { payload } = await jwtVerify(token, keys.accessToken, {
+      const { payload } = await jwtVerify(token, key, {
         algorithms: [ALGORITHM],
         issuer: ISSUER,
         audience: AUDIENCE,
@@ -68,7 +72,7 @@ export function createAccessTokens(keys: Keys, clock: Clock, ttlSeconds: number)
         .setJti(newId(clock.nowMs()))
         .setIssuedAt(nowSeconds)
         .setExpirationTime(nowSeconds + ttlSeconds)
-        .sign(keys.accessToken)
+        .sign(key)
       return { token, expiresInSeconds: ttlSeconds }
     },
 
