@@ -24,16 +24,22 @@ export interface Service {
 }
 
 /**
+ * V8 looks through a heap and compiles in the background, by three threads and more: on two cores everybody else waited for these
+ * some 50 ms, every few seconds.
+ */
+const ONE_HELPER = '--v8-pool-size=1'
+
+/**
  * What bounds the memory of a service, given to Node and to the C library. Otherwise young objects get up to 128 MB under load,
  * and each of Node's threads has a heap for what it once needed. For old ones see `src/heap-growth.ts`.
  */
 const NODE_ARGUMENTS = {
   // A call lives for some ten milliseconds. Twice the room would spare a twentieth of the API's time, and take 16 MB.
-  'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60', '--no-parallel-scavenge'],
+  'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60', '--no-parallel-scavenge', ONE_HELPER],
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. In
   // twice the room (V8 takes the next power of two) it is no faster, and 25 MB larger. Several threads that look through so little
   // wait for each other more than they help: another tenth.
-  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge'],
+  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', ONE_HELPER],
 }
 
 export const SERVICE_ENV = { MALLOC_ARENA_MAX: '2' }
