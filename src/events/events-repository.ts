@@ -6,7 +6,7 @@ import type { Statement } from '../../db/batch.ts'
 import { currentTraceParent } from '../trace-context.ts'
 import type { RecordedEvent, TestEvent } from './event-types.ts'
 import { isMessageType, type MessageEvent } from './message-payloads.ts'
-import { routingTime } from './routing-time.ts'
+import { routingTime, routingTimeOfEach } from './routing-time.ts'
 
 /**
  * The statements that record events; they belong in the transaction of the business rows, so that neither is there
@@ -35,38 +35,50 @@ function outboxStatements(events: RecordedEvent[], isMessage: 0 | 1, traceParent
   ]
 }
 
-const EVENT_ROW = `SELECT ?, ?, ?, ?, ${routingTime('?')}, ?, ?, ?, ?, ?`
+const COLUMNS = [
+  ...['id', 'account_id', 'lab_id', 'type', 'subject_id', 'corporate_id', 'doctor_id', 'hospital_id', 'trace_parent'],
+]
+const INSERT_EVENTS = `INSERT INTO events (${COLUMNS.join(', ')}, recorded_at)`
+const EVENT = COLUMNS.map((column) => (column === 'lab_id' ? `_ascii? COLLATE ascii_bin` : '?'))
+const NAMED_EVENT = EVENT.map((value, n) => `${value} AS ${COLUMNS[n]}`)
 
 function eventStatements(
   events: (RecordedEvent | TestEvent)[],
   isMessage: 0 | 1,
   traceParents = events.map(() => currentTraceParent()),
 ): Statement[] {
+  const rows = events.map((event, n) => [
+    event.id,
+    event.accountId,
+    event.labId,
+    event.type,
+    event.subjectId,
+    event.corporateId,
+    event.doctorId,
+    event.hospitalId,
+    traceParents[n],
+  ])
   return [
-    {
-      // Not as VALUES: a query in there would lock what it reads.
-      sql: `INSERT INTO events (id, account_id, lab_id, type, recorded_at, subject_id, corporate_id, doctor_id,
-          hospital_id, trace_parent)
-        ${events.map(() => EVENT_ROW).join(' UNION ALL ')}`,
-      values: events.flatMap((event, n) => [
-        event.id,
-        event.accountId,
-        event.labId,
-        event.type,
-        event.labId,
-        event.labId,
-        event.subjectId,
-        event.corporateId,
-        event.doctorId,
-        event.hospitalId,
-        traceParents[n],
-      ]),
-    },
+    rows.length === 1 ? oneEvent(rows[0]!, events[0]!.labId) : manyEvents(rows),
     {
       sql: `INSERT INTO event_bodies (event_id, body, is_message) VALUES ${events.map(() => '(?, ?, ?)').join(', ')}`,
       values: events.flatMap(({ id, body }) => [id, body, isMessage]),
     },
   ]
+}
+
+/** Not as VALUES: a query in there would lock what it reads. */
+function oneEvent(row: unknown[], labId: string): Statement {
+  return { sql: `${INSERT_EVENTS} SELECT ${EVENT.join(', ')}, ${routingTime('?')}`, values: [...row, labId, labId] }
+}
+
+/** Says once how their times are found: a query for each takes the server twice as long, for one alone half as long. */
+function manyEvents(rows: unknown[][]): Statement {
+  const selects = rows.map((_, n) => `SELECT ${(n === 0 ? NAMED_EVENT : EVENT).join(', ')}`)
+  return {
+    sql: `${INSERT_EVENTS} SELECT e.*, ${routingTimeOfEach('e.lab_id')} FROM (${selects.join(' UNION ALL ')}) e`,
+    values: rows.flat(),
+  }
 }
 
 /** The same within a transaction of knex. */

@@ -4,11 +4,25 @@
  * or another server with a clock of its own took over.
  */
 
-/** @param lab the lab's id in the statement around it, a column or a placeholder; it is named twice */
+/** @param lab the lab's id in the statement around it, the same for all its rows or a column; it is named twice */
 export function routingTime(lab: string): string {
-  const noted = (column: string) =>
-    `COALESCE((SELECT MAX(r.${column}) FROM webhooks r WHERE r.lab_id = ${lab}), UTC_TIMESTAMP(6))`
-  return `GREATEST(UTC_TIMESTAMP(6), ${noted('active_from')}, ${noted('inactive_from')})`
+  return timeAfter((column) => `SELECT MAX(r.${column}) FROM webhooks r WHERE r.lab_id = ${lab}`)
+}
+
+/**
+ * The same where many rows are of many labs: read from the end of an index, where the server would walk over all webhooks of the
+ * lab for a MAX.
+ * @param lab a column in the columns' own collation, without which no index is found
+ */
+export function routingTimeOfEach(lab: string): string {
+  return timeAfter(
+    (column) => `SELECT r.${column} FROM webhooks r WHERE r.lab_id = ${lab} ORDER BY r.${column} DESC LIMIT 1`,
+  )
+}
+
+function timeAfter(noted: (column: string) => string): string {
+  const times = ['active_from', 'inactive_from'].map((column) => `COALESCE((${noted(column)}), UTC_TIMESTAMP(6))`)
+  return `GREATEST(UTC_TIMESTAMP(6), ${times.join(', ')})`
 }
 
 /** From when on a webhook gets its lab's events: later than all that was recorded before. */

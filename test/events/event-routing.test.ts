@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { COMMIT } from '../../db/batch.ts'
 import { routeEvents } from '../../src/events/event-routing.ts'
-import type { EventType } from '../../src/events/event-types.ts'
+import type { EventType, RecordedEvent } from '../../src/events/event-types.ts'
+import { recordEventStatements } from '../../src/events/events-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { recordDeletion, recordReactivation } from '../../src/webhooks/webhooks-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -206,6 +208,64 @@ describe('by a clock that is behind what was noted for a webhook', () => {
     const ofWebhook = async (id: string) => (await queuedFor(id)).filter((row) => row.webhook_id === webhook.id)
     expect(await ofWebhook(before.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
     expect(await ofWebhook(after.id)).toEqual([])
+  })
+
+  const record = (events: RecordedEvent[]) =>
+    db.database.batch.transaction((send) => send([...recordEventStatements(events), COMMIT]))
+  const eventOf = (labId: string): RecordedEvent => {
+    const id = newId(world.clock.nowMs())
+    const parties = { corporateId: null, doctorId, hospitalId: null }
+    return { id, accountId: world.accountId, labId, type: 'lead.created', subjectId: id, ...parties, body: Buffer.from('{}') } // prettier-ignore
+  }
+
+  test('of events that are recorded together each has the time of its own lab', async () => {
+    const { knex } = db.database
+    const labIds = [130, 131, 132, 133].map((n) => newId(n))
+    for (const labId of labIds.slice(0, 3)) await world.webhook({ endpoint, labId })
+    const [begun, ended] = await Promise.all([labIds[0], labIds[1]].map((lab_id) => knex('webhooks').where({ lab_id }).first())) // prettier-ignore
+    await knex('webhooks')
+      .where({ id: begun.id })
+      .update({ active_from: ahead(3600) })
+    await world.deleteWebhook(ended.id, labIds[1])
+    await knex('webhooks')
+      .where({ id: ended.id })
+      .update({ inactive_from: ahead(7200) })
+    const events = [...labIds, labIds[0]!].map(eventOf)
+    await record(events)
+    const rows = await knex('events')
+      .whereIn(
+        'id',
+        events.map(({ id }) => id),
+      ) // prettier-ignore
+      .select('id', 'lab_id', 'doctor_id', 'hospital_id', 'trace_parent')
+      .select(knex.raw('TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), recorded_at) AS ahead'))
+    const found = new Map(rows.map(({ id, ...row }) => [id, row]))
+    for (const [n, [from, to]] of [
+      [3590, 3600],
+      [7190, 7200],
+      [-10, 0],
+      [-10, 0],
+      [3590, 3600],
+    ].entries()) {
+      // prettier-ignore
+      const { ahead: seconds, ...row } = found.get(events[n]!.id)!
+      expect(row).toEqual({ lab_id: events[n]!.labId, doctor_id: doctorId, hospital_id: null, trace_parent: null })
+      expect(seconds).toBeGreaterThanOrEqual(from!)
+      expect(seconds).toBeLessThanOrEqual(to!)
+    }
+  })
+
+  test('whoever records several events waits for no webhook that is being changed', async () => {
+    const labIds = [newId(134), newId(135)]
+    const webhooks = [await world.webhook({ endpoint, labId: labIds[0]! }), await world.webhook({ endpoint, labId: labIds[1]! })] // prettier-ignore
+    await db.database.transaction(async (trx) => {
+      const ids = webhooks.map(({ id }) => id)
+      await trx('webhooks')
+        .whereIn('id', ids)
+        .update({ active_from: ahead(1) })
+      await record(labIds.map(eventOf))
+    })
+    await route()
   })
 
   test('whoever records an event waits for no webhook that is being changed', async () => {
