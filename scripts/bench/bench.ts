@@ -21,6 +21,7 @@ function scaled(sizes: Sizes, scale: number): Sizes {
   return {
     deliveries: 50 * part(sizes.deliveries / 50),
     leads: part(sizes.leads),
+    warmUpLeads: sizes.warmUpLeads,
     listCalls: part(sizes.listCalls),
     latencySeconds: part(sizes.latencySeconds),
   }

@@ -11,11 +11,13 @@ import { machineMs } from './machine-clock.ts'
 import { Load, rateOf } from './load.ts'
 import type { LoadOrder } from './load-process.ts'
 import { untilReceipts, untilRecorded } from './receipts.ts'
+import type { Sizes } from './sizes.ts'
 import { addTenants, addTenantWebhooks, tenantsFor, type Tenant } from './tenants.ts'
 import { delaysOf } from './traffic.ts'
 
 const CONNECTIONS = 64
-const WARM_UP_LEADS = 3000
+/** Beside a rate, for which tenants have to be there. */
+const SPARE_LEADS = 3000
 
 /** Those that one run needs: every run has tenants of its own, so that no two share a minute's budget. */
 function tenantsOf(world: BenchWorld, calls: number, atLeast: number): Promise<Tenant[]> {
@@ -23,13 +25,13 @@ function tenantsOf(world: BenchWorld, calls: number, atLeast: number): Promise<T
 }
 
 /** Calls of lead/create per second, without a daemon: from the request to its durable answer. */
-export async function leadCreate(world: BenchWorld, leads: number): Promise<Result[]> {
+export async function leadCreate(world: BenchWorld, { leads, warmUpLeads }: Sizes): Promise<Result[]> {
   await world.clear()
-  const tenants = await tenantsOf(world, leads + WARM_UP_LEADS, 500)
+  const tenants = await tenantsOf(world, leads + warmUpLeads, 500)
   const load = new Load(tenants)
   const order = (baseUrl: string, count: number): LoadOrder => ({ baseUrls: [baseUrl], what: 'leads', count, connections: CONNECTIONS }) // prettier-ignore
   const measure = async (baseUrl: string, api: number) => {
-    await load.run(order(baseUrl, WARM_UP_LEADS))
+    await load.run(order(baseUrl, warmUpLeads))
     const costs = await startMeter({ api, database: world.databasePid })
     const rate = rateOf(await load.run(order(baseUrl, leads)), leads)
     return { rate, costUs: await costs(leads) }
@@ -41,7 +43,7 @@ export async function leadCreate(world: BenchWorld, leads: number): Promise<Resu
     const before = await entries(world)
     const own = await measure(`http://127.0.0.1:${port}`, child.pid!)
     const written = (await entries(world)) - before
-    if (written !== leads + WARM_UP_LEADS) throw new Error(`${written} entries of ${leads + WARM_UP_LEADS}`)
+    if (written !== leads + warmUpLeads) throw new Error(`${written} entries of ${leads + warmUpLeads}`)
     return [{ name: 'lead_create', value: own.rate, unit: '1/s', limit: bare.rate, costUs: own.costUs, limitCostUs: bare.costUs }] // prettier-ignore
   } finally {
     load.close()
@@ -54,19 +56,19 @@ async function entries(world: BenchWorld): Promise<number> {
 }
 
 /** From the first request to the last durable record of a receipt, each tenant with a webhook of its own. */
-export async function wholePath(world: BenchWorld, leads: number): Promise<Result[]> {
+export async function wholePath(world: BenchWorld, { leads, warmUpLeads }: Sizes): Promise<Result[]> {
   const bare = await withBarePath(world, async (load, baseUrl) => {
-    await load.run({ baseUrls: [baseUrl], what: 'leads', count: WARM_UP_LEADS, connections: CONNECTIONS })
-    await untilReceipts(world, WARM_UP_LEADS)
+    await load.run({ baseUrls: [baseUrl], what: 'leads', count: warmUpLeads, connections: CONNECTIONS })
+    await untilReceipts(world, warmUpLeads)
     await world.resetReceiver(false)
     const startedAtMs = machineMs()
     await load.run({ baseUrls: [baseUrl], what: 'leads', count: leads, connections: CONNECTIONS })
     await untilReceipts(world, leads)
     return (leads / (machineMs() - startedAtMs)) * 1000
   })
-  return withService(world, leads, async (load, baseUrl, pids) => {
-    await load.run({ baseUrls: [baseUrl], what: 'leads', count: WARM_UP_LEADS, connections: CONNECTIONS })
-    await untilRecorded(world, WARM_UP_LEADS)
+  return withService(world, leads + warmUpLeads, async (load, baseUrl, pids) => {
+    await load.run({ baseUrls: [baseUrl], what: 'leads', count: warmUpLeads, connections: CONNECTIONS })
+    await untilRecorded(world, warmUpLeads)
     await world.resetReceiver()
     const costs = await startMeter(pids)
     const { startedAtMs } = await load.run({
@@ -120,7 +122,7 @@ export async function withService<T>(
   env: Record<string, string> = {},
 ): Promise<T> {
   await world.clear()
-  const tenants = await tenantsOf(world, leads + WARM_UP_LEADS, 2000)
+  const tenants = await tenantsOf(world, leads + SPARE_LEADS, 2000)
   await addTenantWebhooks(world, tenants)
   const started: ChildProcess[] = []
   const load = new Load(tenants)
