@@ -9,7 +9,7 @@ import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
 import { routeEvents, type GivenLane, type Routed } from '../src/events/event-routing.ts'
 import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { allowsTwo, FanOutPace } from './fan-out-pace.ts'
+import { allowsTwo, FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
@@ -18,6 +18,10 @@ const IDLE_TICK_MS = 250
 const HINTED_TICK_MS = 4
 /** With that the daemon looks for what it was not told of, while hints that follow each other tell it of the rest. */
 const LOOK_EACH_MS = 50
+/** So many in one fan-out: they come faster than each is worth one of its own. */
+const MANY_EVENTS = 8
+/** Behind that the next one lets more come: one of twice as many costs little more. */
+const GATHER_MS = 20
 const OFFERED_LANES = 200
 /** A lane is offered at most so often; its job may still be on its way. */
 const OFFER_AGAIN_MS = 1000
@@ -70,6 +74,8 @@ export class Ticker {
   #lookedAtMs = -Infinity
   /** When the last fan-out of something began. */
   #routedAtMs = -Infinity
+  /** No fan-out begins before that. */
+  #gatherUntilMs = -Infinity
   /** The last fan-outs were full: many more events wait, most likely. */
   #hasMany = false
   #fullOnes = 0
@@ -109,7 +115,7 @@ export class Ticker {
       return
     }
     clearTimeout(this.#timer)
-    const earlyMs = this.#routedAtMs + HINTED_TICK_MS - monotonicMs()
+    const earlyMs = Math.max(this.#routedAtMs + HINTED_TICK_MS, this.#gatherUntilMs) - monotonicMs()
     if (earlyMs > 0) this.#timer = setTimeout(() => this.#begin(), earlyMs)
     else this.#begin()
   }
@@ -163,11 +169,18 @@ export class Ticker {
       // Where events are stepped over, some always wait.
       worked ||= (work.unrouted && !this.#pace.hasAside) || dueLanes.length > 0
       if (!work.unrouted || this.#stopped) break
+      await this.#gather()
+      if (this.#stopped) break
       if (!(await this.#routeSome())) break
       worked = true
       this.#lastRoundAtMs = monotonicMs()
     }
     return worked
+  }
+
+  async #gather(): Promise<void> {
+    const waitMs = this.#gatherUntilMs - monotonicMs()
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs))
   }
 
   /**
@@ -246,6 +259,9 @@ export class Ticker {
       const { events, eventIds, webhookIds, normalMessages, taken } = await work(startedAt)
       if (events === 0) return false
       this.#routedAtMs = startedAtMs
+      // A backlog waits for nothing.
+      const comeFast = events >= MANY_EVENTS && events < FULL_FAN_OUT / 2
+      this.#gatherUntilMs = comeFast ? monotonicMs() + GATHER_MS : -Infinity
       const durationMs = Math.round(monotonicMs() - startedAtMs)
       log.info('event.routed', { events, lanes: webhookIds.length, durationMs })
       routed({ eventIds, webhookIds, taken, startedAt, durationMs })

@@ -21,30 +21,24 @@ beforeEach(async () => {
   db = await openTestDatabase()
   world = await new DeliveryWorld(db.database).open()
   webhookId = (await world.webhook({ endpoint: 'https://partner.example.com/' })).id
-  eventIds = Array.from({ length: MANY }, () => newId(world.clock.nowMs()))
-  const event = { account_id: world.accountId, lab_id: world.labId, type: 'lead.created' }
-  const recordedAt = db.database.knex.raw('UTC_TIMESTAMP(6)')
-  const { knex } = db.database
-  await knex.batchInsert(
-    'events',
-    eventIds.map((id) => ({ ...event, id, subject_id: id, recorded_at: recordedAt })),
-    500,
-  )
-  await knex.batchInsert(
-    'event_bodies',
-    eventIds.map((id) => ({ event_id: id, body: Buffer.from('{}') })),
-    500,
-  )
-  await knex.batchInsert(
-    'unrouted_events',
-    eventIds.map((id) => ({ event_id: id })),
-    500,
-  )
+  eventIds = await recordEvents(MANY)
 })
 afterEach(async () => {
   await world.close()
   await db.close()
 })
+
+async function recordEvents(count: number): Promise<string[]> {
+  const ids = Array.from({ length: count }, () => newId(world.clock.nowMs()))
+  const { knex } = db.database
+  const recordedAt = knex.raw('UTC_TIMESTAMP(6)')
+  const event = { account_id: world.accountId, lab_id: world.labId, type: 'lead.created', recorded_at: recordedAt }
+  const insert = (table: string, rows: object[]) => knex.batchInsert(table, rows, 500)
+  await insert('events', ids.map((id) => ({ ...event, id, subject_id: id }))) // prettier-ignore
+  await insert('event_bodies', ids.map((id) => ({ event_id: id, body: Buffer.from('{}') }))) // prettier-ignore
+  await insert('unrouted_events', ids.map((id) => ({ event_id: id }))) // prettier-ignore
+  return ids
+}
 
 /** How many fan-outs have been under way at once, at each that began. */
 function countingDatabase(atOnce: number[]): Database {
@@ -144,4 +138,42 @@ test('says that it comes round for as long as they keep it busy', async () => {
   const { ageMs, sinceStartMs } = ages.at(-1)!
   expect(ages.length).toBeGreaterThan(6)
   expect(ageMs).toBeLessThan(sinceStartMs * 0.75)
+})
+
+test('fans out together what comes fast, and each event once', async () => {
+  const fanOuts: { beganAtMs: number; endedAtMs: number; events: number }[] = []
+  const { batch, knex } = db.database
+  let beganAtMs = 0
+  const transaction: Database['batch']['transaction'] = (work) => {
+    beganAtMs = monotonicMs()
+    return batch.transaction(work)
+  }
+  const routed: string[] = []
+  const ticker = tickerOf({
+    database: { knex, batch: { transaction } } as unknown as Database,
+    routed: (one) => {
+      routed.push(...one.eventIds)
+      fanOuts.push({ beganAtMs, endedAtMs: monotonicMs(), events: one.eventIds.length })
+    },
+  })
+  ticker.start()
+  try {
+    await expect.poll(() => routed.length, { timeout: 20_000 }).toBe(MANY)
+    fanOuts.splice(0)
+    for (let n = 0; n < 60; n++) {
+      eventIds.push(...(await recordEvents(10)))
+      ticker.wake(true)
+    }
+    await expect.poll(() => routed.length, { timeout: 20_000 }).toBe(eventIds.length)
+  } finally {
+    await ticker.stop()
+  }
+  expect(routed.toSorted()).toEqual(eventIds.toSorted())
+  const pauses = fanOuts.slice(1).flatMap(({ beganAtMs: nextMs }, n) => {
+    const { events, endedAtMs } = fanOuts[n]!
+    return events >= 8 && events < 250 ? [nextMs - endedAtMs] : []
+  })
+  expect(pauses.length).toBeGreaterThan(1)
+  // A timer may be a millisecond early.
+  expect(Math.min(...pauses)).toBeGreaterThan(18)
 })
