@@ -14,6 +14,7 @@ import { FuzzWorld } from '../fuzz/fuzz-world.ts'
 import { OperationRunner } from '../fuzz/operation-runs.ts'
 import { client, operator, startTestApp, type TestApp } from '../support/app.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
+import { buildTenants, entryCalls } from '../support/entry-calls.ts'
 import { enlargeTables } from '../support/large-tables.ts'
 import { StatementRecorder } from '../support/statement-recorder.ts'
 import { createTestTls } from '../support/tls.ts'
@@ -71,6 +72,14 @@ async function callEverything(): Promise<void> {
   }
 }
 
+/** Leads of several accounts in one transaction: their statements are other ones than those of one alone. */
+async function createTogether(): Promise<void> {
+  const { create, callOf } = entryCalls(app)
+  const tenants = await buildTenants(app, 3)
+  await Promise.all(tenants.map((tenant) => create(callOf(tenant))))
+  expect(recorder.statements.some((sql) => sql.includes('INTO events') && sql.includes('UNION ALL'))).toBe(true)
+}
+
 async function deliverEverything(): Promise<void> {
   const { clock } = world
   const { knex } = app.database
@@ -124,6 +133,7 @@ async function scansOf(sql: string): Promise<string[]> {
 test('no statement reads a large table from end to end', async () => {
   // In this order: what the purge removes is of deliveries alone, and the other statements find their rows.
   await deliverEverything()
+  await createTogether()
   await callEverything()
   recorder.stop()
   const { knex } = app.database
