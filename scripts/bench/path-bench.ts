@@ -83,27 +83,30 @@ export async function wholePath(world: BenchWorld, { leads, warmUpLeads }: Sizes
   })
 }
 
-/** On an otherwise idle service, on a fixed schedule: from when a request should leave to the head of its event's receipt. */
-export async function latency(world: BenchWorld, ratePerSecond: number, seconds: number): Promise<Result[]> {
-  const count = ratePerSecond * seconds
-  const warmUp = Math.min(count, 5 * ratePerSecond)
-  const paced = (baseUrl: string, requests: number): LoadOrder => ({ baseUrls: [baseUrl], what: 'leads', count: requests, connections: CONNECTIONS, ratePerSecond }) // prettier-ignore
-  const bare = await withBarePath(world, async (load, baseUrl) => {
-    await load.run(paced(baseUrl, warmUp))
-    await untilReceipts(world, warmUp)
-    await world.resetReceiver(false)
+/**
+ * On an otherwise idle service, on a fixed schedule: from when a request should leave to the head of its event's receipt. The service
+ * has had some load before, as one that has been up for a day: code that has not run often yet is not compiled.
+ */
+export async function latency(
+  world: BenchWorld,
+  ratePerSecond: number,
+  { latencySeconds, warmUpLeads }: Sizes,
+): Promise<Result[]> {
+  const count = ratePerSecond * latencySeconds
+  const atOnce = (baseUrl: string, count: number): LoadOrder => ({ baseUrls: [baseUrl], what: 'leads', count, connections: CONNECTIONS }) // prettier-ignore
+  const paced = (baseUrl: string, count: number): LoadOrder => ({ ...atOnce(baseUrl, count), ratePerSecond })
+  const measure = async (load: Load, baseUrl: string, arrived: typeof untilReceipts, forget?: false) => {
+    for (const order of [atOnce(baseUrl, warmUpLeads), paced(baseUrl, Math.min(count, 5 * ratePerSecond))]) {
+      await load.run(order)
+      await arrived(world, order.count)
+      await world.resetReceiver(forget)
+    }
     await load.run(paced(baseUrl, count))
-    await untilReceipts(world, count)
+    await arrived(world, count)
     return delaysOf((await world.counts(true)).delays)
-  })
-  const own = await withService(world, count, async (load, baseUrl) => {
-    await load.run(paced(baseUrl, warmUp))
-    await untilRecorded(world, warmUp)
-    await world.resetReceiver()
-    await load.run(paced(baseUrl, count))
-    await untilRecorded(world, count)
-    return delaysOf((await world.counts(true)).delays)
-  })
+  }
+  const bare = await withBarePath(world, (load, baseUrl) => measure(load, baseUrl, untilReceipts, false))
+  const own = await withService(world, count + warmUpLeads, (load, baseUrl) => measure(load, baseUrl, untilRecorded))
   return (['p50', 'p99'] as const).map((share) => ({
     name: `latency_${ratePerSecond}_${share}`,
     value: own[share],

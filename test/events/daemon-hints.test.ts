@@ -88,3 +88,19 @@ test('what comes right behind another hint is told of as well, all of it in one 
   await sendInOneMoment([first, second, third])
   await expect.poll(() => received).toEqual([{ kind: 'events', eventId: first }, { kind: 'events' }])
 })
+
+test('a daemon that is known by a name gets its hints', async () => {
+  const received: Hint[] = []
+  const listener = await listenForHints('127.0.0.1', 0, (hint) => received.push(hint))
+  const token = newId(2)
+  await insertDaemon(db.database.knex, { token, hintHost: 'localhost', hintPort: listener.port }, new Date())
+  const others = new DaemonHints(db.database.knex)
+  try {
+    others.send('settings')
+    await expect.poll(() => received).toEqual([{ kind: 'settings' }])
+  } finally {
+    others.close()
+    listener.close()
+    await db.database.knex('daemons').where({ token }).delete()
+  }
+})
