@@ -104,15 +104,15 @@ async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<Con
     idempotencyOf: createIdempotency(deps),
     security: {
       integrator: async (req, res, trace) => {
-        const accountId = await authenticate(req, res)
+        const accountId = await authenticate(req)
         const late = isAdmittedLate(req, trace) ? admission.callerOf(accountId, res) : undefined
         const caller = late ?? requireAccount(await accounts.get(accountId))
         trace.accountId = caller.id
         return caller
       },
       // Schemes are asked side by side, and a patient's token counts within the caller's account only.
-      patient: async (req, res) => {
-        const account = requireAccount(await accounts.get(await authenticate(req, res)))
+      patient: async (req) => {
+        const account = requireAccount(await accounts.get(await authenticate(req)))
         return authenticatePatient({ ...deps, knex }, account.id, req.headers['patient-authorization'])
       },
     },

@@ -3,26 +3,14 @@
  * systems have keys.
  */
 import { Passport } from 'passport'
-import { Strategy as BearerStrategy, type VerifyFunction } from 'passport-http-bearer'
-import type { Request, Response } from 'express'
+import { Strategy as BearerStrategy } from 'passport-http-bearer'
+import type { Request } from 'express'
 import type { Knex } from 'knex'
 import type { Account } from '../accounts/accounts-repository.ts'
 import { hashSecret } from '../crypto.ts'
 import { unauthorized } from '../errors.ts'
 import type { AccessTokens } from './access-token.ts'
 import { findOperatorKey, type OperatorKey } from './operator-keys-repository.ts'
-
-/**
- * passport-http-bearer also takes tokens from the body and the query, and answers 400 when there are two. Here a token
- * counts in the header only, so the strategy is shown nothing else. It knows one space after the scheme; RFC 9110 11.4
- * allows more.
- */
-class HeaderBearerStrategy extends BearerStrategy<VerifyFunction> {
-  override authenticate(req: Request): void {
-    const authorization = authorizationOf(req)?.replace(/^(Bearer) +/i, '$1 ')
-    super.authenticate({ headers: { authorization } } as Request)
-  }
-}
 
 /** Of two headers Node keeps the first, a proxy before us perhaps the last: where there are two, none counts. */
 function authorizationOf(req: Request): string | undefined {
@@ -31,23 +19,33 @@ function authorizationOf(req: Request): string | undefined {
 }
 
 /** @throws 401; its promise is the id of the account that the token was issued for, which may be gone since */
-export type AuthenticateIntegrator = (req: Request, res: Response) => Promise<string>
+export type AuthenticateIntegrator = (req: Request) => Promise<string>
 
+/**
+ * passport-http-bearer also takes tokens from the body and the query, and answers 400 when there are two. Here a token counts in
+ * the header only, so passport is shown nothing else. It knows one space after the scheme; RFC 9110 11.4 allows more.
+ *
+ * Nor may it see the request for another reason: the functions that it hangs on a strategy, five for each request, are old objects
+ * to V8 from the start (what a property is set to in the code is expected to stay), so that all that they know of lives until the
+ * whole heap is looked through.
+ */
 export function createIntegratorAuthentication(accessTokens: AccessTokens): AuthenticateIntegrator {
   const passport = new Passport()
   passport.use(
-    new HeaderBearerStrategy((token, done) => {
+    new BearerStrategy((token, done) => {
       accessTokens.verify(token).then((accountId) => done(null, accountId ?? false), done)
     }),
   )
-  return (req, res) =>
-    new Promise((resolve, reject) => {
+  const accountIdOf = (authorization: string | undefined) =>
+    new Promise<string>((resolve, reject) => {
+      const shown = { headers: { authorization } } as Request
       passport.authenticate('bearer', { session: false }, (error: unknown, accountId: string | false) => {
         if (error) reject(error)
         else if (accountId) resolve(accountId)
         else reject(invalidAccessToken())
-      })(req, res, reject)
+      })(shown, undefined, reject)
     })
+  return (req) => accountIdOf(authorizationOf(req)?.replace(/^(Bearer) +/i, '$1 '))
 }
 
 /** @throws 401 where a token's account is gone */
