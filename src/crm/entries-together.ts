@@ -3,7 +3,6 @@
  * trips and its commit are what costs. Their accounts are looked up and their calls counted by it as well; a call counts whatever
  * becomes of its lead. What happens to one of them happens to no other.
  */
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
 import { isConnectionFault, withinBudget } from '../../db/connection.ts'
 import { currentDeadlineMs, runBefore } from '../../db/deadline.ts'
@@ -40,8 +39,6 @@ export interface EntriesTogetherDeps {
 interface Call extends EntryCall {
   traceParent: string | null
   deadlineMs: number
-  /** Runs what is this request's alone under its own deadline. */
-  inContext: <T>(work: () => T) => T
 }
 
 /** What a group's first round trip has found. Each request takes its own up once, by itself: only that may answer it. */
@@ -62,13 +59,9 @@ export function createEntriesTogether(deps: EntriesTogetherDeps): (call: EntryCa
     apart: ({ caller }) => caller.id,
   })
   return async (asked) => {
-    const call = {
-      ...asked,
-      traceParent: currentTraceParent(),
-      deadlineMs: currentDeadlineMs(),
-      inContext: AsyncLocalStorage.snapshot() as Call['inContext'],
-    }
-    return (await together(call))()
+    const outcome = await together({ ...asked, traceParent: currentTraceParent(), deadlineMs: currentDeadlineMs() })
+    // Under this request's own deadline again: what is its alone is done here.
+    return outcome()
   }
 }
 
@@ -88,7 +81,7 @@ async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<((
     const outcome = outcomes.get(call)
     if (admitted?.isUnknown) return () => admitted.admit() as never
     if (admitted && outcome) return () => (admitted.admit(), outcome())
-    return () => call.inContext(() => createAlone(deps, call, admitted))
+    return () => createAlone(deps, call, admitted)
   })
 }
 
