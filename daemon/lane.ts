@@ -44,6 +44,9 @@ interface InFlight {
   startedAtMs: number
 }
 
+/** How its run ended. */
+export type LaneOutcome = 'dry' | 'lost' | 'stopped'
+
 export class Lane {
   readonly webhookId: string
   readonly #deps: LaneDeps
@@ -66,7 +69,7 @@ export class Lane {
   #stopping = false
   /** It has been told how its run ended: whoever owns the lane next may be sending already. */
   #over = false
-  #finish: (outcome: 'dry' | 'lost' | 'stopped') => void = () => {}
+  #tellEnd: (outcome: LaneOutcome) => void = () => {}
 
   constructor(deps: LaneDeps, { token, state, readAtMs, head }: TakenLane, settings: DeliverySettings) {
     this.webhookId = state.webhookId
@@ -97,16 +100,18 @@ export class Lane {
   }
 
   /** Runs until nothing is due, the lane is lost, or `stop` was called and everything in flight is recorded. */
-  run(): Promise<'dry' | 'lost' | 'stopped'> {
+  run(): Promise<LaneOutcome> {
     return new Promise((resolve) => {
-      this.#finish = (outcome) => {
-        this.#over = true
-        this.#deps.gates.forget(this)
-        this.#backlog.drop()
-        resolve(outcome)
-      }
+      this.#tellEnd = resolve
       this.pump()
     })
+  }
+
+  #finish(outcome: LaneOutcome): void {
+    this.#over = true
+    this.#deps.gates.forget(this)
+    this.#backlog.drop()
+    this.#tellEnd(outcome)
   }
 
   /** Something may be due. */

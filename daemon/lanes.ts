@@ -14,7 +14,7 @@ import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
-import { Lane, type LaneDeps } from './lane.ts'
+import { Lane, type LaneDeps, type LaneOutcome } from './lane.ts'
 import { LaneWarnings } from './lane-warnings.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { LaneViews, type Look } from './lane-views.ts'
@@ -273,7 +273,7 @@ export class Lanes {
     this.#settleRetried.stop()
   }
 
-  async #runOwned(taken: TakenLane): Promise<'dry' | 'lost' | 'stopped'> {
+  async #runOwned(taken: TakenLane): Promise<LaneOutcome> {
     const { token, state } = taken
     const { webhookId } = state
     const settings = this.#usableSettings(state, taken.settings)
