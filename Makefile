@@ -35,7 +35,7 @@ migrate: $(INSTALLED) ## Bring the database's schema up to this version
 	@$(COMPILED) exec node scripts/migrate.ts
 
 api: $(INSTALLED) ## Start one API process
-	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 --no-parallel-scavenge --v8-pool-size=1 src/server.ts
+	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 --no-parallel-scavenge --no-allocation-site-pretenuring --v8-pool-size=1 src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
 	@$(SERVICE) exec node --max-semi-space-size=16 --no-parallel-scavenge --v8-pool-size=1 daemon/main.ts

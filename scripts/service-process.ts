@@ -30,12 +30,24 @@ export interface Service {
 const ONE_HELPER = '--v8-pool-size=1'
 
 /**
+ * Objects of a kind that once outlived a few looks through the young ones, as those of 64 requests at once do, would be old ones from
+ * the start from then on, and what they know of would live until the whole heap is looked through: 12 KB of each lead instead of 3.
+ */
+const YOUNG_FIRST = '--no-allocation-site-pretenuring'
+
+/**
  * What bounds the memory of a service, given to Node and to the C library. Otherwise young objects get up to 128 MB under load,
  * and each of Node's threads has a heap for what it once needed. For old ones see `src/heap-growth.ts`.
  */
 const NODE_ARGUMENTS = {
   // A call lives for some ten milliseconds. Twice the room would spare a twentieth of the API's time, and take 16 MB.
-  'src/server.ts': ['--max-semi-space-size=8', '--heap-growing-percent=60', '--no-parallel-scavenge', ONE_HELPER],
+  'src/server.ts': [
+    '--max-semi-space-size=8',
+    '--heap-growing-percent=60',
+    '--no-parallel-scavenge',
+    YOUNG_FIRST,
+    ONE_HELPER,
+  ],
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. In
   // twice the room (V8 takes the next power of two) it is no faster, and 25 MB larger. Several threads that look through so little
   // wait for each other more than they help: another tenth.
