@@ -95,6 +95,7 @@ export async function latency(
   const count = ratePerSecond * latencySeconds
   const atOnce = (baseUrl: string, count: number): LoadOrder => ({ baseUrls: [baseUrl], what: 'leads', count, connections: CONNECTIONS }) // prettier-ignore
   const paced = (baseUrl: string, count: number): LoadOrder => ({ ...atOnce(baseUrl, count), ratePerSecond })
+  /** @param forget false: of the control's two sides only the service is one that has to fail */
   const measure = async (load: Load, baseUrl: string, arrived: typeof untilReceipts, forget?: false) => {
     for (const order of [atOnce(baseUrl, warmUpLeads), paced(baseUrl, Math.min(count, 5 * ratePerSecond))]) {
       await load.run(order)

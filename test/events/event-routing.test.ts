@@ -1,10 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { COMMIT } from '../../db/batch.ts'
 import { routeEvents } from '../../src/events/event-routing.ts'
-import type { EventType, RecordedEvent } from '../../src/events/event-types.ts'
-import { recordEventStatements } from '../../src/events/events-repository.ts'
+import type { EventType } from '../../src/events/event-types.ts'
 import { newId } from '../../src/ids.ts'
-import { recordDeletion, recordReactivation } from '../../src/webhooks/webhooks-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld, type MessageWish } from '../support/delivery-world.ts'
 
@@ -25,20 +22,8 @@ const corporateId = newId(11)
 const doctorId = newId(12)
 const hospitalId = newId(13)
 
-async function route(limit = 1000) {
-  return routeEvents(db.database.batch, world.clock.now(), limit)
-}
-
-async function queuedFor(eventId: string): Promise<{ webhook_id: string; epoch: number }[]> {
-  return db.database
-    .knex('delivery_queue')
-    .where({ event_id: eventId })
-    .orderBy('webhook_id')
-    .select('webhook_id', 'epoch')
-}
-
 async function idsFor(eventId: string): Promise<string[]> {
-  return (await queuedFor(eventId)).map((row) => row.webhook_id)
+  return (await world.copiesOf(eventId)).map((row) => row.webhook_id)
 }
 
 test('every active webhook of the lab that includes the event gets its own copy', async () => {
@@ -48,7 +33,7 @@ test('every active webhook of the lab that includes the event gets its own copy'
   await world.webhook({ endpoint, labId, events: ['booking.created'] })
   await world.webhook({ endpoint, labId: newId(101) })
   const event = await world.event({ labId })
-  await route()
+  await world.route()
   expect(await idsFor(event.id)).toEqual([first.id, second.id].sort())
 })
 
@@ -62,7 +47,7 @@ test('a webhook of a party gets the events whose record has that party, and no o
   const withHospital = await world.event({ labId, hospitalId })
   const withNobody = await world.event({ labId })
   const withAll = await world.event({ labId, corporateId, doctorId, hospitalId })
-  await route()
+  await world.route()
   expect(await idsFor(withCorporate.id)).toEqual([ofCorporate.id])
   expect(await idsFor(withDoctor.id)).toEqual([ofDoctor.id])
   expect(await idsFor(withHospital.id)).toEqual([ofHospital.id])
@@ -74,7 +59,7 @@ test('a webhook gets no event that was recorded before it became active', async 
   const labId = newId(120)
   const event = await world.event({ labId })
   await world.webhook({ endpoint, labId })
-  await route()
+  await world.route()
   expect(await idsFor(event.id)).toEqual([])
 })
 
@@ -82,7 +67,7 @@ test('a webhook gets no event that was recorded after its deletion', async () =>
   const webhook = await world.webhook({ endpoint, events: ['bill.deleted'] })
   await world.deleteWebhook(webhook.id)
   const event = await world.event({ type: 'bill.deleted' })
-  await route()
+  await world.route()
   expect(await idsFor(event.id)).toEqual([])
 })
 
@@ -90,41 +75,28 @@ test('a copy of a webhook that was deleted before the fan-out is routed under an
   const webhook = await world.webhook({ endpoint, events: ['bill.created'] })
   const event = await world.event({ type: 'bill.created' })
   await world.deleteWebhook(webhook.id)
-  await route()
+  await world.route()
   const { epoch } = await db.database.knex('webhooks').where({ id: webhook.id }).first('epoch')
-  expect(await queuedFor(event.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
+  expect(await world.copiesOf(event.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
 })
-
-/** As the record of its last failed attempt does. */
-async function autoDelete(webhookId: string): Promise<void> {
-  const { knex } = db.database
-  await knex('webhooks')
-    .where({ id: webhookId })
-    .update({
-      state: 'auto_deleted',
-      epoch: knex.raw('epoch + 1'),
-      inactive_from: knex.raw('UTC_TIMESTAMP(6)'),
-      deactivated_at: world.clock.now(),
-    })
-}
 
 test('a copy of a webhook that was auto-deleted and reactivated before the fan-out is routed under an older epoch', async () => {
   const webhook = await world.webhook({ endpoint, events: ['booking.cancelled'] })
   const before = await world.event({ type: 'booking.cancelled' })
-  await autoDelete(webhook.id)
+  await world.autoDeleteWebhook(webhook.id)
   const meanwhile = await world.event({ type: 'booking.cancelled' })
   await world.reactivateWebhook(webhook.id)
   const between = await world.event({ type: 'booking.cancelled' })
-  await autoDelete(webhook.id)
+  await world.autoDeleteWebhook(webhook.id)
   await world.reactivateWebhook(webhook.id)
   const after = await world.event({ type: 'booking.cancelled' })
-  await route()
+  await world.route()
   const { epoch } = await db.database.knex('webhooks').where({ id: webhook.id }).first('epoch')
   for (const event of [before, between]) {
-    expect(await queuedFor(event.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
+    expect(await world.copiesOf(event.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
   }
-  expect(await queuedFor(meanwhile.id)).toEqual([])
-  expect(await queuedFor(after.id)).toEqual([{ webhook_id: webhook.id, epoch }])
+  expect(await world.copiesOf(meanwhile.id)).toEqual([])
+  expect(await world.copiesOf(after.id)).toEqual([{ webhook_id: webhook.id, epoch }])
 })
 
 test('a webhook gets the events of the hours by which the database’s clock was set back, due at once', async () => {
@@ -137,154 +109,17 @@ test('a webhook gets the events of the hours by which the database’s clock was
   // A daemon that has not seen it yet routes by the old time.
   await routeEvents(db.database.batch, new Date(world.clock.nowMs() + 3 * 3_600_000), 1000)
   const { epoch } = await knex('webhooks').where({ id: webhook.id }).first('epoch')
-  expect(await queuedFor(event.id)).toEqual([{ webhook_id: webhook.id, epoch }])
+  expect(await world.copiesOf(event.id)).toEqual([{ webhook_id: webhook.id, epoch }])
   for (const table of ['delivery_queue', 'lanes']) {
     const { due_at: dueAt } = await knex(table).where({ webhook_id: webhook.id }).first('due_at')
     expect(dueAt.getTime()).toBeLessThan(world.clock.nowMs() + 60_000)
   }
 })
 
-describe('by a clock that is behind what was noted for a webhook', () => {
-  const ahead = (seconds: number) => db.database.knex.raw('UTC_TIMESTAMP(6) + INTERVAL ? SECOND', [seconds])
-  const past = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
-
-  test('a webhook gets what was recorded after its beginning, also where the fan-out comes when that time has come again', async () => {
-    const { knex } = db.database
-    const labId = newId(126)
-    const webhook = await world.webhook({ endpoint, labId })
-    await knex('webhooks')
-      .where({ id: webhook.id })
-      .update({ active_from: ahead(1) })
-    const events = [await world.event({ labId }), await world.event({ labId })]
-    // Begun later, be the clock as it is.
-    const second = await world.webhook({ endpoint, labId })
-    const after = await world.event({ labId })
-    await past(1100)
-    const third = await world.webhook({ endpoint, labId })
-    await route()
-    const of = async (id: string) => (await queuedFor(id)).map((row) => row.webhook_id).sort()
-    for (const event of events) expect(await of(event.id)).toEqual([webhook.id])
-    expect(await of(after.id)).toEqual([webhook.id, second.id].sort())
-    expect((await knex('delivery_queue').where({ webhook_id: third.id })).length).toBe(0)
-  })
-
-  test('a webhook gets nothing of after its end, and what came in between is not its own when it begins again', async () => {
-    const { knex } = db.database
-    const labId = newId(127)
-    const webhook = await world.webhook({ endpoint, labId })
-    await autoDelete(webhook.id)
-    await knex('webhooks')
-      .where({ id: webhook.id })
-      .update({ inactive_from: ahead(7200) })
-    const meanwhile = await world.event({ labId })
-    await db.database.transaction((trx) => recordReactivation(trx, webhook.id, world.clock.now()))
-    const after = await world.event({ labId })
-    await route()
-    expect(await queuedFor(meanwhile.id)).toEqual([])
-    expect(await queuedFor(after.id)).toHaveLength(1)
-    const times = knex('webhook_inactivity').where({ webhook_id: webhook.id }).whereRaw('active_from > inactive_from')
-    expect(await times).toHaveLength(1)
-    await db.database.transaction((trx) => recordDeletion(trx, webhook.id, world.clock.now()))
-    const { active_from: from, inactive_from: until } = await knex('webhooks').where({ id: webhook.id }).first()
-    expect(until >= from).toBe(true)
-    const last = await world.event({ labId })
-    await route()
-    expect(await queuedFor(last.id)).toEqual([])
-  })
-
-  test('a webhook that is deleted got what was recorded before, and gets nothing of what comes', async () => {
-    const { knex } = db.database
-    const labId = newId(129)
-    const webhook = await world.webhook({ endpoint, labId })
-    const other = await world.webhook({ endpoint, labId })
-    await knex('webhooks')
-      .where({ id: other.id })
-      .update({ active_from: ahead(7200) })
-    const before = await world.event({ labId })
-    await db.database.transaction((trx) => recordDeletion(trx, webhook.id, world.clock.now()))
-    const after = await world.event({ labId })
-    await route()
-    const { epoch } = await knex('webhooks').where({ id: webhook.id }).first('epoch')
-    const ofWebhook = async (id: string) => (await queuedFor(id)).filter((row) => row.webhook_id === webhook.id)
-    expect(await ofWebhook(before.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
-    expect(await ofWebhook(after.id)).toEqual([])
-  })
-
-  const record = (events: RecordedEvent[]) =>
-    db.database.batch.transaction((send) => send([...recordEventStatements(events), COMMIT]))
-  const eventOf = (labId: string): RecordedEvent => {
-    const id = newId(world.clock.nowMs())
-    const parties = { corporateId: null, doctorId, hospitalId: null }
-    return { id, accountId: world.accountId, labId, type: 'lead.created', subjectId: id, ...parties, body: Buffer.from('{}') } // prettier-ignore
-  }
-
-  test('of events that are recorded together each has the time of its own lab', async () => {
-    const { knex } = db.database
-    const labIds = [130, 131, 132, 133].map((n) => newId(n))
-    for (const labId of labIds.slice(0, 3)) await world.webhook({ endpoint, labId })
-    const [begun, ended] = await Promise.all([labIds[0], labIds[1]].map((lab_id) => knex('webhooks').where({ lab_id }).first())) // prettier-ignore
-    await knex('webhooks')
-      .where({ id: begun.id })
-      .update({ active_from: ahead(3600) })
-    await world.deleteWebhook(ended.id, labIds[1])
-    await knex('webhooks')
-      .where({ id: ended.id })
-      .update({ inactive_from: ahead(7200) })
-    const events = [...labIds, labIds[0]!].map(eventOf)
-    await record(events)
-    const rows = await knex('events')
-      .whereIn(
-        'id',
-        events.map(({ id }) => id),
-      ) // prettier-ignore
-      .select('id', 'lab_id', 'doctor_id', 'hospital_id', 'trace_parent')
-      .select(knex.raw('TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), recorded_at) AS ahead'))
-    const found = new Map(rows.map(({ id, ...row }) => [id, row]))
-    for (const [n, [from, to]] of [
-      [3590, 3600],
-      [7190, 7200],
-      [-10, 0],
-      [-10, 0],
-      [3590, 3600],
-    ].entries()) {
-      // prettier-ignore
-      const { ahead: seconds, ...row } = found.get(events[n]!.id)!
-      expect(row).toEqual({ lab_id: events[n]!.labId, doctor_id: doctorId, hospital_id: null, trace_parent: null })
-      expect(seconds).toBeGreaterThanOrEqual(from!)
-      expect(seconds).toBeLessThanOrEqual(to!)
-    }
-  })
-
-  test('whoever records several events waits for no webhook that is being changed', async () => {
-    const labIds = [newId(134), newId(135)]
-    const webhooks = [await world.webhook({ endpoint, labId: labIds[0]! }), await world.webhook({ endpoint, labId: labIds[1]! })] // prettier-ignore
-    await db.database.transaction(async (trx) => {
-      const ids = webhooks.map(({ id }) => id)
-      await trx('webhooks')
-        .whereIn('id', ids)
-        .update({ active_from: ahead(1) })
-      await record(labIds.map(eventOf))
-    })
-    await route()
-  })
-
-  test('whoever records an event waits for no webhook that is being changed', async () => {
-    const labId = newId(128)
-    const webhook = await world.webhook({ endpoint, labId })
-    await db.database.transaction(async (trx) => {
-      await trx('webhooks')
-        .where({ id: webhook.id })
-        .update({ active_from: ahead(1) })
-      await world.event({ labId })
-    })
-    await route()
-  })
-})
-
 test('the fan-out makes the lanes due and leaves no event unrouted', async () => {
   const webhook = await world.webhook({ endpoint, events: ['report.completed'] })
   await world.event({ type: 'report.completed' })
-  const { webhookIds } = await route()
+  const { webhookIds } = await world.route()
   expect(webhookIds).toContain(webhook.id)
   expect(await db.database.knex('unrouted_events').first()).toBeUndefined()
   const lane = await db.database.knex('lanes').where({ webhook_id: webhook.id }).first()
@@ -308,7 +143,7 @@ test('the fan-out never raises the due time of a lane', async () => {
   const earlier = new Date(world.clock.nowMs() - 60_000)
   await db.database.knex('lanes').where({ webhook_id: webhook.id }).update({ due_at: earlier })
   await world.event({ type: 'bill.completed' })
-  await route()
+  await world.route()
   expect((await db.database.knex('lanes').where({ webhook_id: webhook.id }).first()).due_at).toEqual(earlier)
 })
 
@@ -325,7 +160,7 @@ describe('a message', () => {
     await world.webhook({ endpoint, labId, events, corporateId })
     await world.webhook({ endpoint, labId })
     const event = await message({ labId, corporateId })
-    expect((await route()).normalMessages).toBe(0)
+    expect((await world.route()).normalMessages).toBe(0)
     expect(await idsFor(event.id)).toEqual(catchAll.map(({ id }) => id).sort())
   })
 
@@ -336,7 +171,7 @@ describe('a message', () => {
     await world.webhook({ endpoint, labId, events, organizationId: hospitalId })
     const withBoth = await message({ labId, corporateId, doctorId })
     const withOther = await message({ labId, doctorId: newId(151) })
-    expect((await route()).normalMessages).toBe(1)
+    expect((await world.route()).normalMessages).toBe(1)
     expect(await idsFor(withBoth.id)).toEqual([ofCorporate.id, ofDoctor.id].sort())
     expect(await idsFor(withOther.id)).toEqual([])
   })
@@ -347,20 +182,20 @@ describe('a message', () => {
     await world.webhook({ endpoint, labId, events, corporateId })
     const event = await message({ labId, corporateId })
     await world.deleteWebhook(catchAll.id, labId)
-    await route()
+    await world.route()
     const { epoch } = await db.database.knex('webhooks').where({ id: catchAll.id }).first('epoch')
-    expect(await queuedFor(event.id)).toEqual([{ webhook_id: catchAll.id, epoch: epoch - 1 }])
+    expect(await world.copiesOf(event.id)).toEqual([{ webhook_id: catchAll.id, epoch: epoch - 1 }])
   })
 
   test('of which the webhook without a party was auto-deleted and reactivated before the fan-out goes to no party either', async () => {
     const catchAll = await world.webhook({ endpoint, events: ['quotation.send'] })
     await world.webhook({ endpoint, events: ['quotation.send'], corporateId })
     const event = await message({ type: 'quotation.send', corporateId })
-    await autoDelete(catchAll.id)
+    await world.autoDeleteWebhook(catchAll.id)
     await world.reactivateWebhook(catchAll.id)
-    await route()
+    await world.route()
     const { epoch } = await db.database.knex('webhooks').where({ id: catchAll.id }).first('epoch')
-    expect(await queuedFor(event.id)).toEqual([{ webhook_id: catchAll.id, epoch: epoch - 1 }])
+    expect(await world.copiesOf(event.id)).toEqual([{ webhook_id: catchAll.id, epoch: epoch - 1 }])
   })
 
   test('that was recorded after the webhook without a party went goes to its party', async () => {
@@ -369,7 +204,7 @@ describe('a message', () => {
     const ofCorporate = await world.webhook({ endpoint, labId, events, corporateId })
     await world.deleteWebhook(catchAll.id, labId)
     const event = await message({ labId, corporateId })
-    await route()
+    await world.route()
     expect(await idsFor(event.id)).toEqual([ofCorporate.id])
   })
 })
@@ -380,7 +215,7 @@ test('eight fan-outs at once give each event exactly one copy for each webhook',
   const events = await Promise.all(Array.from({ length: 60 }, () => world.event({ labId })))
   let routed = 0
   while (routed < events.length) {
-    const results = await Promise.allSettled(Array.from({ length: 8 }, () => route(7)))
+    const results = await Promise.allSettled(Array.from({ length: 8 }, () => world.route(7)))
     for (const result of results) if (result.status === 'fulfilled') routed += result.value.events
   }
   expect(routed).toBe(events.length)

@@ -10,6 +10,7 @@ import { DatabaseClock, monotonicMs } from '../../src/clock.ts'
 import { readConfig, type Config } from '../../src/config.ts'
 import { deriveKeys, seal } from '../../src/crypto.ts'
 import { formatSecret } from '../../src/deliveries/signature.ts'
+import { routeEvents, type Routed } from '../../src/events/event-routing.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import type { EventType, RecordedEvent } from '../../src/events/event-types.ts'
 import type { MessageEvent, MessageType } from '../../src/events/message-payloads.ts'
@@ -125,6 +126,33 @@ export class DeliveryWorld {
   async reactivateWebhook(id: string): Promise<void> {
     const { reactivateWebhook } = deactivatedWebhookHandlers(this.#handlerDeps())
     await reactivateWebhook({ ...this.#call(), path: { _id: id }, body: undefined as never })
+  }
+
+  /** As the record of its last failed attempt does. */
+  async autoDeleteWebhook(id: string): Promise<void> {
+    const { knex } = this.database
+    await knex('webhooks')
+      .where({ id })
+      .update({
+        state: 'auto_deleted',
+        epoch: knex.raw('epoch + 1'),
+        inactive_from: knex.raw('UTC_TIMESTAMP(6)'),
+        deactivated_at: this.clock.now(),
+      })
+  }
+
+  /** A fan-out of what waits, without a daemon. */
+  async route(limit = 1000): Promise<Routed> {
+    return routeEvents(this.database.batch, this.clock.now(), limit)
+  }
+
+  /** What waits of an event, by webhook. */
+  async copiesOf(eventId: string): Promise<{ webhook_id: string; epoch: number }[]> {
+    return this.database
+      .knex('delivery_queue')
+      .where({ event_id: eventId })
+      .orderBy('webhook_id')
+      .select('webhook_id', 'epoch')
   }
 
   async rotateSecret(id: string, graceSeconds: number): Promise<{ secret: string }> {
