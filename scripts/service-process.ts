@@ -31,7 +31,8 @@ const ONE_HELPER = '--v8-pool-size=1'
 
 /**
  * Objects of a kind that once outlived a few looks through the young ones, as those of 64 requests at once do, would be old ones from
- * the start from then on, and what they know of would live until the whole heap is looked through: 12 KB of each lead instead of 3.
+ * the start from then on, and what they know of would live until the whole heap is looked through: 12 KB of each lead instead of 3,
+ * and twice as much of a delivery.
  */
 const YOUNG_FIRST = '--no-allocation-site-pretenuring'
 
@@ -51,7 +52,7 @@ const NODE_ARGUMENTS = {
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. In
   // twice the room (V8 takes the next power of two) it is no faster, and 25 MB larger. Several threads that look through so little
   // wait for each other more than they help: another tenth.
-  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', ONE_HELPER],
+  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', YOUNG_FIRST, ONE_HELPER],
 }
 
 export const SERVICE_ENV = { MALLOC_ARENA_MAX: '2' }
