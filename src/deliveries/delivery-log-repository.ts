@@ -18,9 +18,9 @@ import {
   type LogPosition,
 } from './delivery-log-rules.ts'
 
-/** Events of a window. It grows fivefold until the page is full, up to so many events in all, or so many copies of them. */
+/** Events of a window. It grows tenfold until the page is full, up to so many events in all, or so many copies of them. */
 const FIRST_WINDOW = { least: 16, most: 256 }
-const LOOKED_AT = { least: 500, most: 4000 }
+const LOOKED_AT = { least: 500, most: 2000 }
 const MOST_COPIES = 10_000
 /** Up to here the queue of the webhooks in question is read whole; above, it is looked up event by event. */
 const SMALL_QUEUE = 2000
@@ -52,7 +52,7 @@ export async function listDeliveries(knex: Knex, subject: LogSubject, request: L
   const most = within(LOOKED_AT, MOST_COPIES / copies)
   let after = request.after
   let looked = 0
-  for (let size = within(FIRST_WINDOW, (4 * request.limit) / copies); looked < most; size *= 5) {
+  for (let size = within(FIRST_WINDOW, (4 * request.limit) / copies); looked < most; size *= 10) {
     const window = Math.min(size, most - looked)
     const floor = await findFloor(knex, source, request.fromId, after, window)
     const range = { after, fromId: floor ?? request.fromId }
