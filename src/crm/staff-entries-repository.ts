@@ -166,8 +166,7 @@ function toEntry(row: Record<string, any>, items: EntryItem[]): Entry {
     phlebotomist: row.phlebotomist_id === null ? null : { id: row.phlebotomist_id, name: row.phlebotomist_name },
     discountAmount: row.discount_amount,
     totalAmount: row.total_amount,
-    // MariaDB answers JSON as text, MySQL as a value.
-    details: typeof row.details === 'string' ? JSON.parse(row.details) : row.details,
+    details: JSON.parse(row.details),
     items,
     createdAt: row.created_at,
   }

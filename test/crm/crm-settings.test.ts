@@ -31,9 +31,10 @@ afterAll(() => app.close())
 
 const create = (fields: Record<string, unknown>) =>
   app.call('POST', '/client/crm/lead/create', { token: account.token, body: leadBody(lab, fields) })
+const nested = (levels: number) => `${'['.repeat(levels)}${']'.repeat(levels)}`
 async function storedDetails(leadId: string) {
   const { details } = await app.database.knex('entries').where({ id: leadId }).first('details')
-  return typeof details === 'string' ? JSON.parse(details) : details
+  return JSON.parse(details)
 }
 
 describe('custom fields', () => {
@@ -49,6 +50,26 @@ describe('custom fields', () => {
     expect(status).toBe(200)
     expect(await storedDetails(body.leadId)).toEqual({ customFields })
     expect(await storedDetails((await create({ customFields: {} })).body.leadId)).toEqual({ customFields: {} })
+  })
+
+  test.each([29, 30])(
+    'are kept nested %i deep, which with the body and customFields is within 32 levels',
+    async (depth) => {
+      const customFields = { campaign: JSON.parse(nested(depth)) }
+      const { status, body } = await create({ customFields })
+      expect(status).toBe(200)
+      expect(await storedDetails(body.leadId)).toEqual({ customFields })
+      const path = `/operator/accounts/${account.id}/entries/${body.leadId}`
+      const shown = await app.call('GET', path, { token: key })
+      expect([shown.status, JSON.stringify(shown.body).includes(nested(depth))]).toEqual([200, true])
+    },
+  )
+
+  test('that make the body one level too deep are 400, and nothing is stored', async () => {
+    const before = await app.database.knex('entries').count()
+    const answer = await create({ customFields: { campaign: JSON.parse(nested(31)) } })
+    expect([answer.status, answer.body.error.fields[0].field]).toEqual([400, 'customFields'])
+    expect(await app.database.knex('entries').count()).toEqual(before)
   })
 
   test('keep a member __proto__ of a value, which is data and changes no prototype', async () => {

@@ -114,7 +114,7 @@ describe('a lead', () => {
     const { status, body } = await create(leadBody(lab, { integratorID: 'CRM-1', ...fields, ...unknown }))
     expect(status).toBe(200)
     const { details: storedDetails, ...stored } = await entryOf(body.leadId)
-    expect(typeof storedDetails === 'string' ? JSON.parse(storedDetails) : storedDetails).toEqual(details)
+    expect(JSON.parse(storedDetails)).toEqual(details)
     expect(stored).toMatchObject({
       account_id: account.id, lab_id: lab.id, version: 1, phase: 'lead', integrator_id: 'CRM-1',
       first_name: fields.first_name, last_name: fields.last_name, contact: '9822012345', email: 'Rohan@Example.in',
