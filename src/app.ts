@@ -2,6 +2,7 @@
  * The HTTP application: middleware order, contracts, errors, one log line a request. Never listens, never reads the
  * environment.
  */
+import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import express, {
   type ErrorRequestHandler,
@@ -19,7 +20,7 @@ import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
 import { CrmAdmission } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
-import { DomainError, notFound, unavailable } from './errors.ts'
+import { badRequest, DomainError, notFound, unavailable } from './errors.ts'
 import { requestIdOf, requireOneHost } from './http-server.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
@@ -57,7 +58,7 @@ export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientToke
 }
 
 /** @throws when a contract can't be read or does not fit its handlers */
-export async function createApp(deps: AppDeps): Promise<Express> {
+export async function createApp(deps: AppDeps): Promise<RequestListener> {
   const app = express()
   app.disable('x-powered-by')
   app.disable('etag')
@@ -89,7 +90,18 @@ export async function createApp(deps: AppDeps): Promise<Express> {
     throw notFound('there is nothing at this path')
   })
   app.use(answerError)
-  return app
+  return answerAlways(app, traceRequest(deps))
+}
+
+/** Express goes past every handler where it can't parse a target (`http://[::1/client/labs`), and would answer in HTML. */
+function answerAlways(app: Express, trace: RequestHandler): RequestListener {
+  return (incoming, outgoing) => {
+    const [req, res] = [incoming as Request, outgoing as Response]
+    app(req, res, () => {
+      const fault = badRequest('the request target is not a valid URL', 'invalid_http')
+      trace(req, res, () => answerError(fault, req, res, () => {}))
+    })
+  }
 }
 
 async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<ContractApi> {

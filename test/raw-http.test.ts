@@ -176,6 +176,12 @@ describe('a request', () => {
     expect((await exchange(get(token, 'http://x/client/labs'))).statuses.length).toBe(1)
   })
 
+  test('for what is no URL is 400 in the error shape', async () => {
+    const { statuses, text } = await exchange(get('', 'http://[::1/client/labs'))
+    expect(statuses).toEqual([400])
+    expect(text).toMatch(/X-Request-Id: [^]*"success":false[^]*invalid_http[^]*"requestId"/)
+  })
+
   test.each([
     ['without a host', ''],
     ['with two hosts', `${HOST}${HOST}`],
