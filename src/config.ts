@@ -153,9 +153,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     DEFAULT_RETRY_SCHEDULE,
     faults,
   )
-  const warnAfterSeconds = integer('WARN_AFTER_SECONDS', 43_200, 1, 31_536_000)
-  const warnByClockSeconds = integer('WARN_BY_CLOCK_SECONDS', 82_800, 1, 31_536_000)
+  // A shorter life of the webhook takes along what is not set.
   const deleteAfterSeconds = integer('DELETE_AFTER_SECONDS', 86_400, 1, 31_536_000)
+  const warnByClockSeconds = integer('WARN_BY_CLOCK_SECONDS', Math.min(82_800, deleteAfterSeconds), 1, 31_536_000)
+  const warnAfterSeconds = integer('WARN_AFTER_SECONDS', Math.min(43_200, warnByClockSeconds), 1, 31_536_000)
   if (production && (warnAfterSeconds !== 43_200 || warnByClockSeconds !== 82_800 || deleteAfterSeconds !== 86_400)) {
     faults.push(
       'production warns after 12 h, by the clock at 23 h, and deletes after 24 h: unset WARN_AFTER_SECONDS, WARN_BY_CLOCK_SECONDS and DELETE_AFTER_SECONDS',
