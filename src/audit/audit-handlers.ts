@@ -1,6 +1,7 @@
 import { requireRole } from '../auth/operator-rules.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
+import { timeOf } from '../query-time.ts'
 import { listAuditEntries, type AuditEntry } from './audit-repository.ts'
 
 interface AuditHandlers {
@@ -18,8 +19,8 @@ export function auditHandlers({ database: { knex } }: HandlerDeps): AuditHandler
         accountId: query.accountId ?? operator.accountId ?? undefined,
         operatorKeyId: query.keyId,
         operation: query.operation,
-        from: query.from === undefined ? undefined : new Date(query.from),
-        to: query.to === undefined ? undefined : new Date(query.to),
+        from: query.from === undefined ? undefined : new Date(timeOf('from', query.from)),
+        to: query.to === undefined ? undefined : new Date(timeOf('to', query.to)),
       }
       const rows = isForeign ? [] : await listAuditEntries(knex, filter, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])

@@ -1,9 +1,9 @@
 /**
  * The delivery log as it is paged through: newest event first. Pure.
  */
-import { badRequest } from '../errors.ts'
 import { firstIdOf, isIdShaped, publicEventId } from '../ids.ts'
 import { encodeCursor, pageById, pageOf, requireIds, type PageQuery } from '../paging.ts'
+import { timeOf } from '../query-time.ts'
 
 export type DeliveryStatus = 'pending' | 'delivered' | 'exhausted' | 'discarded'
 
@@ -93,17 +93,6 @@ function idsOf({ from, to }: TimeQuery): { fromId: string; toId: string } {
     fromId: from === undefined ? '' : firstIdOf(timeOf('from', from)),
     toId: to === undefined ? AFTER_ALL_IDS : firstIdOf(timeOf('to', to)),
   }
-}
-
-/**
- * @param text held to the contract's pattern, which lets a 30 February pass
- * @returns milliseconds since 1970
- * @throws 400 for a date that does not exist
- */
-function timeOf(field: string, text: string): number {
-  const timeMs = new Date(text).getTime()
-  if (Number.isNaN(timeMs)) throw badRequest(`${field} is no time`, 'invalid_request', field)
-  return Math.max(0, timeMs)
 }
 
 /** Newest event first, and within one event the newest webhook. */

@@ -112,7 +112,12 @@ test('a key that is bound to an account reads the entries of that one alone, and
 
 test('a cursor or a time that is none is 400', async () => {
   const cursor = Buffer.from('["é"]').toString('base64url')
-  const queries: Record<string, string>[] = [{ cursor: 'x' }, { cursor }, { from: 'yesterday' }]
+  const queries: Record<string, string>[] = [
+    { cursor: 'x' },
+    { cursor },
+    { from: 'yesterday' },
+    { to: '2026-12-31T23:59:60Z' },
+  ]
   for (const query of queries) {
     expect((await list(query)).status).toBe(400)
   }
