@@ -5,6 +5,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { escapeId } from 'mysql2'
 import { createConnection } from 'mysql2/promise'
 import { connectDatabase, driverOptions } from '../db/connection.ts'
 import { migrate, MigrationFault } from '../db/migrate.ts'
@@ -84,7 +85,10 @@ async function makeDatabase(serviceUrl: string, dataDir: string): Promise<{ mysq
   try {
     await dropLeftovers(serviceUrl, prefix)
     await migrate(url.href, log)
-    return { mysqlUrl: url.href, drop: () => onServer(serviceUrl, `DROP DATABASE IF EXISTS ${prefix}${process.pid}`) }
+    return {
+      mysqlUrl: url.href,
+      drop: () => onServer(serviceUrl, `DROP DATABASE IF EXISTS ${escapeId(`${prefix}${process.pid}`, true)}`),
+    }
   } catch (error) {
     if (!(error instanceof MigrationFault)) throw error
   }
@@ -97,7 +101,8 @@ async function makeDatabase(serviceUrl: string, dataDir: string): Promise<{ mysq
 async function dropLeftovers(serviceUrl: string, prefix: string): Promise<void> {
   for (const name of await databaseNames(serviceUrl)) {
     const pid = name.startsWith(prefix) ? Number(name.slice(prefix.length)) : NaN
-    if (Number.isInteger(pid) && !identify(pid)) await onServer(serviceUrl, `DROP DATABASE IF EXISTS ${name}`)
+    if (Number.isInteger(pid) && !identify(pid))
+      await onServer(serviceUrl, `DROP DATABASE IF EXISTS ${escapeId(name, true)}`)
   }
 }
 
