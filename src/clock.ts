@@ -11,6 +11,8 @@ export interface Clock {
 
 export type ClockName = 'database' | 'process'
 
+/** What took longer says little about when it was made. */
+const SLOWEST_MS = 1000
 const SAMPLE_MS = 1000
 /** Less is what clocks are set by all the time. */
 const JUMP_MS = 1000
@@ -53,7 +55,8 @@ export class DatabaseClock implements Clock {
     readDatabaseTimeMs: () => Promise<number>,
     onJump: (jumpMs: number, from: ClockName) => void,
   ): Promise<void> {
-    await this.#sample(readDatabaseTimeMs, () => {})
+    // However long it takes: half of that is nearer than the process's own clock may be.
+    await this.#sample(readDatabaseTimeMs, () => {}, Infinity)
     let processOffsetMs = processClock.nowMs() - monotonicMs()
     this.#timer = setInterval(() => {
       const offsetMs = processClock.nowMs() - monotonicMs()
@@ -72,12 +75,13 @@ export class DatabaseClock implements Clock {
   async #sample(
     readDatabaseTimeMs: () => Promise<number>,
     onJump: (jumpMs: number, from: ClockName) => void,
+    slowestMs = SLOWEST_MS,
   ): Promise<void> {
     const sentAt = monotonicMs()
     const databaseMs = await readDatabaseTimeMs()
     const answeredAt = monotonicMs()
-    // A slow answer says little about when it was made: the last offset is better than a bad one.
-    if (answeredAt - sentAt > 1000) return
+    // The last offset is better than a bad one.
+    if (answeredAt - sentAt > slowestMs) return
     const offsetMs = databaseMs - (sentAt + answeredAt) / 2
     const jumpMs = offsetMs - this.#offsetMs
     this.#offsetMs = offsetMs
