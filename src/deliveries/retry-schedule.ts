@@ -27,7 +27,8 @@ export function nextWaitMs(failed: FailedAttempt, scheduleSeconds: number[], ran
   if (seconds === undefined) return undefined
   const waitMs = seconds * 1000
   const askedMs = Math.min(failed.retryAfterMs ?? 0, waitMs * RETRY_AFTER_FACTOR, failed.untilVerdictMs)
-  return Math.round(Math.max(waitMs, askedMs) + random * Math.min(waitMs * JITTER_SHARE, JITTER_MAX_MS))
+  const jitterMs = random * Math.min(waitMs * JITTER_SHARE, JITTER_MAX_MS)
+  return Math.round(Math.min(Math.max(waitMs, askedMs) + jitterMs, waitMs * RETRY_AFTER_FACTOR))
 }
 
 /**

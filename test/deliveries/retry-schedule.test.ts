@@ -33,6 +33,7 @@ describe('the wait after a failed attempt', () => {
   test('Retry-After lengthens a wait, at most to twice itself', () => {
     expect(nextWaitMs(failed(2, 400_000), SCHEDULE, 0)).toBe(400_000)
     expect(nextWaitMs(failed(2, DAY_MS), SCHEDULE, 0)).toBe(600_000)
+    expect(nextWaitMs(failed(2, DAY_MS), SCHEDULE, 1)).toBe(600_000)
   })
 
   test('Retry-After never shortens a wait', () => {
