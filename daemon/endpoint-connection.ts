@@ -4,6 +4,7 @@
  * and TLS included.
  */
 import type { TLSSocket } from 'node:tls'
+import { monotonicMs } from '../src/clock.ts'
 import type { ConnectEndpoint, EndpointOrigin } from './endpoint-connector.ts'
 import { CONNECTION_OVER, HttpAnswer } from './http-answer.ts'
 import { RequestMemory } from './http-request.ts'
@@ -19,7 +20,7 @@ export interface Exchange {
   answered(answer: HttpAnswer): void
   /** Nothing more of the answer will come, or be read. The connection may be in use again by now. */
   ended(): void
-  /** @param untouched a kept-alive connection ended, and no byte of an answer had come */
+  /** @param untouched a kept-alive connection ended as the request came, and no byte of an answer had come */
   failed(error: Error, untouched: boolean): void
 }
 
@@ -32,6 +33,9 @@ export interface ConnectionOwner {
   /** It is of no more use. Told once. */
   gone(connection: EndpointConnection): void
 }
+
+/** So long may the end of an idle connection and a request be on their way at once. */
+const CROSSING_MS = 1000
 
 /** All connections read into the same memory: what has arrived is taken before anything else can arrive. */
 const arrived = Buffer.allocUnsafeSlow(65_536)
@@ -46,7 +50,8 @@ export class EndpointConnection {
   #exchange: Exchange | undefined
   #ready = false
   #used = false
-  #sent = false
+  /** Monotonic. */
+  #sentAtMs: number | undefined
   #heard = false
   #over = false
 
@@ -66,14 +71,14 @@ export class EndpointConnection {
   reserve(exchange: Exchange): void {
     this.#exchange = exchange
     this.#answer = new HttpAnswer()
-    this.#sent = false
+    this.#sentAtMs = undefined
     this.#heard = false
   }
 
   /** Writes the request, once, unless its connection or its exchange has ended meanwhile. */
   send(): void {
-    if (!this.#exchange || !this.#ready || this.#over || this.#sent) return
-    this.#sent = true
+    if (!this.#exchange || !this.#ready || this.#over || this.#sentAtMs !== undefined) return
+    this.#sentAtMs = monotonicMs()
     // An answer may come before all of its request has left: that is not to be written over.
     this.#socket.write(this.#exchange.bytes(this.#socket.writableLength === 0 ? this.#memory : undefined))
   }
@@ -93,7 +98,12 @@ export class EndpointConnection {
     this.#socket.destroy()
     const exchange = this.#exchange
     this.#exchange = undefined
-    exchange?.failed(error, this.#used && !this.#heard)
+    exchange?.failed(error, this.#used && !this.#heard && this.#isJustSent())
+  }
+
+  /** Later its end is no longer that of an idle connection: whoever ends it has had the request. */
+  #isJustSent(): boolean {
+    return this.#sentAtMs === undefined || monotonicMs() - this.#sentAtMs < CROSSING_MS
   }
 
   #connected(): void {
@@ -109,7 +119,7 @@ export class EndpointConnection {
     const exchange = this.#exchange
     if (this.#over) return false
     // Nobody has asked: taken for the answer to the next request, it would be believed.
-    if (!exchange || !this.#sent) {
+    if (!exchange || this.#sentAtMs === undefined) {
       this.close()
       return false
     }

@@ -283,6 +283,16 @@ describe('a kept-alive connection that ends before a byte of an answer', () => {
     expect(await post(begun)).toMatchObject({ ok: false, class: 'reset' })
     expect(begun.connections).toBe(1)
   })
+
+  test('is not replaced when it ends more than a second after the request: the endpoint has had that', async () => {
+    const late = await server((socket, n) => {
+      if (n === 1) socket.write(NO_CONTENT)
+      else setTimeout(() => socket.destroy(), 1300)
+    })
+    expect((await post(late)).ok).toBe(true)
+    expect(await post(late)).toMatchObject({ ok: false, class: 'reset' })
+    expect(late.connections).toBe(1)
+  })
 })
 
 describe('what happens to a connection after its attempt', () => {
