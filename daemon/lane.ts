@@ -65,6 +65,9 @@ export class Lane {
   #healthAtMs = -Infinity
   /** Copies of an older epoch stand in the queue: to be discarded. */
   #stale: boolean
+  /** Those that are left of them are under way. */
+  #onlyUnderWayStale = false
+  #discardedNothing = false
   #reading = false
   #stopping = false
   /** It has been told how its run ended: whoever owns the lane next may be sending already. */
@@ -151,7 +154,7 @@ export class Lane {
     if (changed) {
       // Deleted, or deleted and reactivated, in between: what was read belongs to the epoch before.
       this.#backlog.drop()
-      this.#stale = true
+      this.#foundStale()
       this.#backlog.wake()
     }
   }
@@ -168,6 +171,8 @@ export class Lane {
   /** Called when a result of this lane is on disk. The caller pumps when it has told of all. */
   recorded(result: AttemptResult): void {
     this.#backlog.recorded(result.eventId)
+    // What has failed stands in the queue again, and is discarded now.
+    if (this.#onlyUnderWayStale && this.#mayDiscard()) this.#backlog.wake()
   }
 
   /** A result of this lane can't be recorded, ever. */
@@ -217,8 +222,16 @@ export class Lane {
     if (!this.#backlog.wantsRows) return false
     // A failed read is repeated on the next tick, not at once.
     if (monotonicMs() < this.#readAgainAtMs) return false
-    // Nothing but discarding is left to do, and that waits for what is under way.
-    return this.#state.state === 'active' || (this.#stale && !this.#oldUnderWay())
+    return this.#state.state === 'active' || this.#mayDiscard()
+  }
+
+  #foundStale(): void {
+    this.#stale = true
+    this.#onlyUnderWayStale = false
+  }
+
+  #mayDiscard(): boolean {
+    return this.#stale && !(this.#onlyUnderWayStale && this.#oldUnderWay())
   }
 
   #mayStart(): boolean {
@@ -277,7 +290,7 @@ export class Lane {
   async #read(): Promise<void> {
     this.#reading = true
     try {
-      if (this.#stale && !this.#oldUnderWay()) await this.#discard()
+      if (this.#mayDiscard()) await this.#discard()
       else await this.#readDue()
     } catch {
       // The database does not answer: the state grows old, nothing starts, and a later tick reads again.
@@ -292,22 +305,30 @@ export class Lane {
   async #readDue(): Promise<void> {
     const now = this.#deps.clock.now()
     const times = { now, until: this.#state.eagerUntil ?? now }
-    if (!(await this.#backlog.read(times, (delivery) => this.#isCurrent(delivery)))) return
-    this.#stale = true
-    // It stands there until what is under way of before has ended: not read again and again for so long.
-    if (this.#oldUnderWay() && this.#backlog.isAtEnd) this.#readAgainAtMs = monotonicMs() + READ_RETRY_MS
+    const found = await this.#backlog.read(times, (delivery) => this.#isCurrent(delivery))
+    // They could not be discarded: not read and tried again and again.
+    if (found && this.#discardedNothing) this.#readAgainAtMs = monotonicMs() + READ_RETRY_MS
+    this.#discardedNothing = false
+    if (found) this.#foundStale()
   }
 
   /**
-   * Copies of an older epoch go once none of them is under way any more. One that was taken as current, and that an erasure has
-   * put into an older epoch since, waits for the end of its attempt.
+   * Copies of an older epoch go at once, but those that are under way: they go when their attempts have ended, and so does one
+   * that was taken as current and that an erasure has put into an older epoch since.
    */
   async #discard(): Promise<void> {
     this.#backlog.forgetPosition()
     const { epoch, state } = this.#state
-    if ((await this.#deps.discard(this.#state, this.#backlog.heldEventIds)) > 0) return
+    const oldUnderWay = this.#oldUnderWay()
+    const discarded = await this.#deps.discard(this.#state, this.#backlog.heldEventIds)
+    this.#discardedNothing = discarded === 0
+    if (discarded > 0) return
     // Deleted meanwhile: that one is still to be discarded.
     if (epoch !== this.#state.epoch || state !== this.#state.state) return
+    if (oldUnderWay) {
+      this.#onlyUnderWayStale = true
+      return
+    }
     this.#stale = false
     // A webhook that is not active gets nothing new that could be sent.
     if (this.#state.state !== 'active') this.#backlog.markDry()

@@ -218,9 +218,22 @@ export interface Discarded {
 
 const NOTHING_DISCARDED: Discarded = { copies: 0, normalMessages: 0 }
 
+/** Whether what is held has copies of an older epoch among it. */
+async function holdsOldCopies(
+  trx: Knex.Transaction,
+  lane: { webhookId: string; epoch: number; heldEventIds: string[] },
+): Promise<boolean> {
+  const row = await trx('delivery_queue')
+    .where({ webhook_id: lane.webhookId })
+    .where('epoch', '<', lane.epoch)
+    .whereIn('event_id', lane.heldEventIds)
+    .first('event_id')
+  return row !== undefined
+}
+
 /**
  * Discards pending copies of a webhook that were routed under an older epoch: they stay in the log and are never sent by
- * themselves; messages among them are handed back. Only the lane's owner does so, after its own attempts in flight have ended.
+ * themselves; messages among them are handed back. Only the lane's owner does so.
  * @param lane with the state that was read together with the epoch: any but `deleted` means that it was auto-deleted; what is
  *   held is left to the attempt that is made of it
  */
@@ -245,7 +258,7 @@ export async function discardOldCopies(
     .select('q.event_id', 'q.due_at', 'q.attempts', { message_id: 'm.event_id' })
   if (rows.length === 0) {
     // What a fan-out still adds under an old epoch is due at once, and found by reading.
-    if (owned.clean_epoch < lane.epoch) {
+    if (owned.clean_epoch < lane.epoch && !(await holdsOldCopies(trx, lane))) {
       await trx('lanes').where({ webhook_id: lane.webhookId }).update({ clean_epoch: lane.epoch })
     }
     return NOTHING_DISCARDED

@@ -162,3 +162,52 @@ test('copies of before a reactivation are not read over and over while one of th
   expect(sent).toHaveLength(2)
   lane.lose()
 })
+
+test('what waits is discarded at the deletion while another hangs, and that one when its attempt has failed', async () => {
+  let queue = [copyOf('hangs', 5)]
+  const held: string[][] = []
+  let answer: ((outcome: AttemptOutcome) => void) | undefined
+  const results: AttemptResult[] = []
+  const deps = {
+    clock: processClock,
+    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    readAhead: new ReadAhead(),
+    maxInFlight: 1,
+    crowded: () => false,
+    attempted: () => {},
+    client: { send: (_request: unknown, done: typeof answer) => (answer = done) },
+    record: (result: AttemptResult) => results.push(result),
+    readHead: async () => [...queue],
+    discard: async ({ epoch }: LaneState, heldEventIds: string[]) => {
+      held.push(heldEventIds)
+      const old = queue.filter((copy) => copy.epoch < epoch && !heldEventIds.includes(copy.eventId))
+      queue = queue.filter((copy) => !old.includes(copy))
+      return old.length
+    },
+  } as unknown as LaneDeps
+  const settings = { endpoint: 'https://receiver.example', signingKeys: [] } as TakenLane['settings']
+  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
+  const lane = new Lane(deps, taken, settings as Exclude<typeof settings, Error>)
+  let outcome: string | undefined
+  void lane.run().then((how) => (outcome = how))
+  await turn()
+  expect(answer).toBeDefined()
+
+  queue.push(copyOf('waiting', 5), copyOf('waiting too', 5))
+  lane.refresh(stateOf({ state: 'deleted', epoch: 6 }), monotonicMs())
+  lane.tick()
+  await turn()
+  expect(queue.map(({ eventId }) => eventId)).toEqual(['hangs'])
+  // Then nothing is tried again while it hangs.
+  for (let i = 0; i < 5; i++) {
+    lane.tick()
+    await turn()
+  }
+  expect(held).toEqual([['hangs'], ['hangs']])
+
+  answer!({ ok: false, class: 'timeout', status: null, error: 'x', answer: null, durationMs: 10_000 } as never)
+  lane.recorded(results[0]!)
+  lane.pump()
+  await turn()
+  expect([queue, outcome]).toEqual([[], 'dry'])
+})

@@ -107,6 +107,24 @@ describe('deleting a webhook', () => {
     expect(gateway.taken).toHaveLength(1)
   })
 
+  test('does not wait with the others for an endpoint that hangs', async () => {
+    const open: ((answer: Answer) => void)[] = []
+    answer = () => new Promise((resolve) => open.push(resolve))
+    const webhook = await hook()
+    await daemon()
+    const ids = await messages(8)
+    const underWay = (await receiver.arrived(2)).map(({ headers }) => headers['webhook-id'])
+    await world.deleteWebhook(webhook.id)
+    const others = ids.filter((id) => !underWay.includes(id))
+    expect([...(await gateway.took(6))].sort()).toEqual(others)
+    // Neither of the two has been answered, or given up.
+    expect((await knex()('delivery_queue')).map(({ attempts }) => attempts)).toEqual([0, 0])
+    for (const respond of open) respond({ status: 500 })
+    expect([...(await gateway.took(8))].sort()).toEqual(ids)
+    await until(async () => (await knex()('lanes').where({ owner: null })).length === 1)
+    expect(await knex()('lanes').first('clean_epoch')).toEqual(await knex()('webhooks').first({ clean_epoch: 'epoch' }))
+  })
+
   test('with another one on the same message, both at once, brings it to the gateway once', async () => {
     answer = () => ({ status: 500 })
     const webhooks = [await hook('a'), await hook('b')]
