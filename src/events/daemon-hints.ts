@@ -2,7 +2,9 @@
  * A datagram to every daemon that says "there is something to do". For speed only: it may be lost, doubled or sent by
  * anyone, and the daemons find everything without it.
  */
-import { createSocket, type Socket } from 'node:dgram'
+import { createSocket, type Socket, type SocketOptions } from 'node:dgram'
+import { lookup } from 'node:dns'
+import { isIP } from 'node:net'
 import type { Knex } from 'knex'
 import { monotonicMs } from '../clock.ts'
 import { listDaemons, type DaemonRow } from '../deliveries/daemons-repository.ts'
@@ -55,6 +57,13 @@ export interface HintOptions {
   exceptToken?: string
 }
 
+/** For an address there is nothing to look up. Node would send it only behind all that was begun: the request's whole answer. */
+const lookUpAtOnce: SocketOptions['lookup'] = (host, options, callback) => {
+  const family = isIP(host)
+  if (family > 0) callback(null, host, family)
+  else lookup(host, options, callback)
+}
+
 export class DaemonHints {
   readonly #knex: Knex
   readonly #socket: Socket
@@ -68,7 +77,7 @@ export class DaemonHints {
 
   constructor(knex: Knex) {
     this.#knex = knex
-    this.#socket = createSocket('udp4')
+    this.#socket = createSocket({ type: 'udp4', lookup: lookUpAtOnce })
     this.#socket.on('error', () => {})
     this.#socket.unref()
   }
