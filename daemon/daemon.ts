@@ -29,6 +29,7 @@ import { recoverDeliveries } from './jobs/recover-deliveries.ts'
 import { retryWebhook } from './jobs/retry-webhook.ts'
 import { sendMails } from './jobs/send-mails.ts'
 import { sendMessages } from './jobs/send-messages.ts'
+import type { TakenLane } from './lane-ownership.ts'
 import { Lanes } from './lanes.ts'
 import { createMailTransport } from './mail-transport.ts'
 import { Membership } from './membership.ts'
@@ -129,6 +130,14 @@ export async function startDaemon({
   const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
   const jobOf = ({ failing }: { failing: boolean }) => (failing ? 'retry-webhook' : 'deliver-webhook')
+  const runTaken = (taken: TakenLane[]) => {
+    for (const [name, ofJob] of Map.groupBy(taken, ({ state }) => jobOf(state))) {
+      scheduler.runOwn(
+        name,
+        ofJob.map(({ state }) => state.webhookId),
+      )
+    }
+  }
   const ticker = new Ticker({
     database,
     clock,
@@ -138,16 +147,17 @@ export async function startDaemon({
     leftAlone: () => lanes.broken(),
     chooseAlong: (...given) => lanes.chooseAlong(...given),
     chooseAnyAlong: () => lanes.chooseAnyAlong(),
+    takenEarly: (taken) => {
+      lanes.reserveEarly(taken)
+      runTaken(taken)
+    },
+    confirmed: (taken) => lanes.confirm(taken),
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {
       traces?.routed(eventIds, batch)
-      const states = taken.map(({ state }) => state)
-      const own = new Set(states.map(({ webhookId }) => webhookId))
+      const own = new Set(taken.map(({ state }) => state.webhookId))
       const others = lanes.nudge(webhookIds).filter((webhookId) => !own.has(webhookId))
       lanes.reserve(taken)
-      for (const [name, ofJob] of Map.groupBy(states, jobOf)) {
-        const ids = ofJob.map(({ webhookId }) => webhookId)
-        scheduler.runOwn(name, ids)
-      }
+      runTaken(taken)
       if (others.length > 0 && membership.others.length > 0) {
         hints.send('lanes', { webhookIds: others, exceptToken: membership.token })
       }

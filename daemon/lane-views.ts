@@ -19,6 +19,8 @@ export interface Look {
   token: string
   /** Webhooks whose lanes are ours by their rows. */
   owned: Set<string>
+  /** Of these and others: those of which their rows need not have told when the look was sent. */
+  unconfirmed: ReadonlySet<string>
   /** Of these those that did not run here when the look was sent. */
   strangers: string[]
 }
@@ -30,6 +32,8 @@ export interface LaneViewsDeps {
   token: () => string
   /** Those that run here. */
   lanes: ReadonlyMap<string, Lane>
+  /** Of these, and of those that will run here: what a transaction takes that has not committed yet. */
+  unconfirmed: ReadonlySet<string>
   /** Undefined: they can't be used, which is said. */
   usableSettings: (state: LaneState, settings: DeliverySettings | Error) => DeliverySettings | undefined
   /** Told of each look, once the lanes know of it. */
@@ -79,6 +83,8 @@ export class LaneViews {
     const token = this.#deps.token()
     // Only what was ours before the query can be missed by it.
     const before = new Map(lanes)
+    const unconfirmed = new Set(this.#deps.unconfirmed)
+    for (const webhookId of unconfirmed) before.delete(webhookId)
     const readAtMs = monotonicMs()
     this.#refreshedAtMs = readAtMs
     const states = await listOwnedLanes(database.knex, token)
@@ -93,7 +99,7 @@ export class LaneViews {
       } else lane.refresh(state, readAtMs)
     }
     for (const lane of before.values()) lane.lose()
-    looked({ readAtMs, token, owned: new Set(states.map(({ webhookId }) => webhookId)), strangers })
+    looked({ readAtMs, token, owned: new Set(states.map(({ webhookId }) => webhookId)), unconfirmed, strangers })
     for (const lane of lanes.values()) lane.pump()
     // Behind the others, and many in one round trip: an erasure may change those of every lane, and a view that is too old starts
     // nothing.

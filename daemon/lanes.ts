@@ -74,6 +74,8 @@ export class Lanes {
   readonly #views: LaneViews
   /** Taken along with a fan-out, until their jobs run. */
   readonly #reserved = new Map<string, TakenLane>()
+  /** Taken by a transaction whose COMMIT is under way: their rows do not say yet that they are ours. */
+  readonly #unconfirmed = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   readonly #settleRetried: LaneWarnings
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys(), ...this.#reserved.keys()]))
@@ -88,7 +90,7 @@ export class Lanes {
     this.#ownership = ownership
     this.#settleRetried = new LaneWarnings(log, 'lane.settle_retried')
     this.#views = new LaneViews({
-      ...{ database, ownership, log, token: options.token, lanes: this.#lanes },
+      ...{ database, ownership, log, token: options.token, lanes: this.#lanes, unconfirmed: this.#unconfirmed },
       usableSettings: (state, settings) => this.#usableSettings(state, settings),
       looked: (look) => this.#looked(look),
     })
@@ -179,6 +181,20 @@ export class Lanes {
       const isOld = this.#left.isLeftSince(webhookId, lane.readAtMs)
       if (!isOld && !this.#busy.has(webhookId)) this.#reserved.set(webhookId, lane)
     }
+  }
+
+  /**
+   * The same while the COMMIT that takes them is under way: the event that it routes is sent meanwhile. Nobody else has them: whoever
+   * wants their rows waits for that COMMIT. Where it fails the event is routed again, and sent again: as after a kill.
+   */
+  reserveEarly(taken: TakenLane[]): void {
+    for (const { state } of taken) this.#unconfirmed.add(state.webhookId)
+    this.reserve(taken)
+  }
+
+  /** That COMMIT has come to its end, and the next look tells whether they are ours. */
+  confirm(taken: TakenLane[]): void {
+    for (const { state } of taken) this.#unconfirmed.delete(state.webhookId)
   }
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
@@ -338,12 +354,13 @@ export class Lanes {
     if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
   }
 
-  #looked({ owned, strangers, readAtMs, token }: Look): void {
+  #looked({ owned, strangers, unconfirmed, readAtMs, token }: Look): void {
     for (const webhookId of strangers) {
       if (!this.#busy.has(webhookId) && token === this.#options.token()) void this.run(webhookId, true)
     }
     for (const [webhookId, taken] of this.#reserved) {
-      if (taken.readAtMs < readAtMs && !owned.has(webhookId)) this.#reserved.delete(webhookId)
+      if (taken.readAtMs < readAtMs && !owned.has(webhookId) && !unconfirmed.has(webhookId))
+        this.#reserved.delete(webhookId)
     }
   }
 }

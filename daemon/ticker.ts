@@ -39,6 +39,9 @@ export interface TickerOptions {
   chooseAlong: (lanes: GivenLane[], eventIds: string[], copies: number) => TakingAlong | undefined
   /** The same for an event's fan-out in one round trip; undefined: not now. */
   chooseAnyAlong: () => TakingAnyAlong | undefined
+  /** Lanes that are this daemon's once the COMMIT that is under way has come through; they are `confirmed` when it has ended. */
+  takenEarly: (taken: TakenLane[]) => void
+  confirmed: (taken: TakenLane[]) => void
   /** Events were routed. */
   routed: (batch: RoutedBatch) => void
   /** Messages that no webhook gets are to be sent the normal way. */
@@ -47,7 +50,7 @@ export interface TickerOptions {
 
 export interface RoutedBatch {
   eventIds: string[]
-  /** Webhooks that have something due now. */
+  /** Webhooks that have something due now, but those taken early. */
   webhookIds: string[]
   /** Those of their lanes that are this daemon's since. */
   taken: TakenLane[]
@@ -241,12 +244,28 @@ export class Ticker {
 
   /** One event alone, which somebody says is waiting. */
   async #routeHinted(eventId: string): Promise<boolean> {
-    const { database, chooseAnyAlong } = this.#options
+    const { database, chooseAnyAlong, takenEarly, confirmed } = this.#options
     const along = chooseAnyAlong()
     if (!along) return false
     return this.#fanOut(async (startedAt) => {
-      const routed = await routeHinted(database.batch, eventId, startedAt, along)
-      return { ...routed, taken: along.read(routed.taken) }
+      let taken: TakenLane[] = []
+      let early: TakenLane[] = []
+      try {
+        const routed = await routeHinted(database.batch, eventId, startedAt, along, (read) => {
+          taken = along.read(read)
+          // The others have to read what is due, and would not see it yet.
+          early = taken.filter(({ head }) => head)
+          takenEarly(early)
+        })
+        const earlyIds = new Set(early.map(({ state }) => state.webhookId))
+        return {
+          ...routed,
+          webhookIds: routed.webhookIds.filter((webhookId) => !earlyIds.has(webhookId)),
+          taken: taken.filter(({ head }) => !head),
+        }
+      } finally {
+        confirmed(early)
+      }
     })
   }
 

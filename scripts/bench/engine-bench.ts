@@ -27,6 +27,8 @@ export async function fanOutRate(world: BenchWorld): Promise<number> {
       leftAlone: () => [],
       chooseAlong: () => undefined,
       chooseAnyAlong: () => undefined,
+      takenEarly: () => {},
+      confirmed: () => {},
       routed: ({ eventIds }) => {
         waiting -= eventIds.length
         if (waiting > 0) return

@@ -30,6 +30,9 @@ export interface CrashPoint {
   run(stage: Stage): Promise<void>
 }
 
+/** As a round trip of its own: that of a hinted fan-out is one, while which the event is sent. */
+const ALONE = /^COMMIT;?$/
+
 function must(condition: unknown, fault: string): asserts condition {
   if (!condition) throw new Error(fault)
 }
@@ -116,7 +119,7 @@ const afterDelete: CrashPoint = {
   async run(stage) {
     const { api, tenant, webhook } = await prepareApi(stage)
     const url = `${api.url}/client/events/deleteEvent/${webhook}?labID=${tenant.lab}`
-    await killAt(api, { statement: /^COMMIT;?$/, when: 'after' }, () => call(undefined, 'DELETE', url, tenant))
+    await killAt(api, { statement: ALONE, when: 'after' }, () => call(undefined, 'DELETE', url, tenant))
     delete stage.api
     must((await count(stage.arena, 'webhooks', { id: webhook, state: 'deleted' })) === 1, 'the webhook is not deleted')
     await stage.arena.addEvent(tenant)
@@ -137,7 +140,7 @@ const afterReactivate: CrashPoint = {
     await stage.arena.addEvent(tenant)
     await until('the routing', async () => (await count(stage.arena, 'unrouted_events', {})) === 0)
     const url = `${api.url}/client/events/reactivateEvent/${webhook}?labID=${tenant.lab}`
-    await killAt(api, { statement: /^COMMIT;?$/, when: 'after' }, () => call(undefined, 'PATCH', url, tenant))
+    await killAt(api, { statement: ALONE, when: 'after' }, () => call(undefined, 'PATCH', url, tenant))
     delete stage.api
     const event = await stage.arena.addEvent(tenant)
     await deliveredOnce(stage, webhook)
@@ -253,6 +256,8 @@ const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.routed', received: [1], kill: atQuery(() => ROUTED, 'after') },
   { name: 'daemon.hinted_fan_out', received: [1], isHinted: true, kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
   { name: 'daemon.hinted_routed', received: [1], isHinted: true, kill: atQuery(() => ROUTED, 'after') },
+  { name: 'daemon.hinted_committing', received: [1, 2], isHinted: true, kill: atQuery(() => ALONE, 'before') },
+  { name: 'daemon.hinted_committed', received: [1, 2], isHinted: true, kill: atQuery(() => ALONE, 'after') },
   { name: 'daemon.claimed', received: [1], isRouted: true, kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },

@@ -1,6 +1,6 @@
 /**
- * The fan-out of the one event that a hint names, in one round trip: what `routeEvents` decides between its round trips, the
- * database decides here.
+ * The fan-out of the one event that a hint names, in one round trip and its COMMIT: what `routeEvents` decides between its round
+ * trips, the database decides here.
  */
 import { COMMIT, idList, sqlText, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
 import { readCopies, type PendingDelivery } from '../deliveries/delivery-queue-repository.ts'
@@ -26,20 +26,34 @@ const LANES = `${COPIES} STRAIGHT_JOIN lanes l FORCE INDEX (PRIMARY) ON l.webhoo
 /**
  * T2 for one event that is no message. Anyone may have named it: one that is not waiting, or that another daemon routes at this
  * moment, changes nothing and waits for nothing.
+ * @param committing told of what was routed while the COMMIT is under way: the lanes' rows are locked, so nobody else has them
  * @returns `taken` has what `readTaken` reads of every lane that has got something
  */
-export async function routeHinted(batch: BatchPool, eventId: string, now: Date, taking: TakingAny): Promise<Routed> {
-  const statements = [...fanOutStatements(eventId, now, taking), ...readStatements(now), COMMIT]
-  const results = await batch.transaction((send) => send(statements))
-  const taken = results.slice(-3, -1)
-  const isRouted = results[DELETED]!.affectedRows === 1
-  return {
-    events: isRouted ? 1 : 0,
-    eventIds: isRouted ? [eventId] : [],
-    webhookIds: [...new Set(taken[0]!.map((row) => row.webhook_id as string))],
-    normalMessages: 0,
-    taken,
-  }
+export async function routeHinted(
+  batch: BatchPool,
+  eventId: string,
+  now: Date,
+  taking: TakingAny,
+  committing: (taken: BatchResult[]) => void = () => {},
+): Promise<Routed> {
+  return batch.transaction(async (send) => {
+    const results = await send([...fanOutStatements(eventId, now, taking), ...readStatements(now)])
+    const taken = results.slice(-2)
+    const isRouted = results[DELETED]!.affectedRows === 1
+    await Promise.all([send([COMMIT]), isRouted && tell(committing, taken)])
+    return {
+      events: isRouted ? 1 : 0,
+      eventIds: isRouted ? [eventId] : [],
+      webhookIds: [...new Set(taken[0]!.map((row) => row.webhook_id as string))],
+      normalMessages: 0,
+      taken,
+    }
+  })
+}
+
+/** What it throws is met together with the COMMIT. */
+async function tell(committing: (taken: BatchResult[]) => void, taken: BatchResult[]): Promise<void> {
+  committing(taken)
 }
 
 /** The place of the statement that tells whether the event was waiting. */

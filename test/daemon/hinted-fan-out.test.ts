@@ -1,7 +1,9 @@
 /** A daemon that is told which event waits, over the wire. */
 import { createSocket } from 'node:dgram'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { startHttpsReceiver, type Answer, type HttpsReceiver } from '../../scripts/https-receiver.ts'
+import { COMMIT, type BatchResult, type Send } from '../../db/batch.ts'
+import type { Database } from '../../db/connection.ts'
 import type { RunningDaemon } from '../../daemon/daemon.ts'
 import { hintDatagram } from '../../src/events/daemon-hints.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
@@ -9,6 +11,11 @@ import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { StatementRecorder } from '../support/statement-recorder.ts'
 import { createTestTls } from '../support/tls.ts'
+
+/** What becomes of the COMMIT of a hinted fan-out, which is a round trip of its own. */
+let onCommit: (send: Send) => Promise<BatchResult[]> = (send) => send([COMMIT])
+
+let answer: () => Answer | Promise<Answer>
 
 let db: TestDatabase
 let tls: Awaited<ReturnType<typeof createTestTls>>
@@ -21,8 +28,8 @@ let webhookId: string
 beforeAll(async () => {
   tls = await createTestTls()
   db = await openTestDatabase()
-  world = await new DeliveryWorld(db.database).open()
-  receiver = await startHttpsReceiver(tls, () => ({ status: 204 }))
+  world = await new DeliveryWorld(withCommits(db.database)).open()
+  receiver = await startHttpsReceiver(tls, () => answer())
   daemon = await world.daemon(tls.caFile)
 })
 afterAll(async () => {
@@ -32,9 +39,23 @@ afterAll(async () => {
   tls.remove()
 })
 beforeEach(async () => {
+  onCommit = (send) => send([COMMIT])
+  answer = () => ({ status: 204 })
   labId = newId(1)
   webhookId = (await world.webhook({ endpoint: receiver.url, labId })).id
 })
+
+function withCommits(database: Database): Database {
+  const transaction: Database['batch']['transaction'] = (work) =>
+    database.batch.transaction((send) => {
+      let isHinted = false
+      return work((statements) => {
+        isHinted ||= statements.some(({ sql }) => sql.includes('INTO @event'))
+        return isHinted && statements.length === 1 && statements[0] === COMMIT ? onCommit(send) : send(statements)
+      })
+    })
+  return { ...database, batch: { ...database.batch, transaction } }
+}
 
 async function hint(...datagrams: Buffer[]): Promise<void> {
   const socket = createSocket('udp4')
@@ -99,4 +120,54 @@ test('goes on after names of nothing, of a message, of what was routed, and afte
   expect(receivedOf(before)).toBe(1)
   const states = await db.database.knex('messages').where({ event_id: message.id }).pluck('state')
   expect(states).toEqual(['normal'])
+})
+
+test('sends what it has read while its COMMIT is under way, once, also where that takes longer than lanes wait to look at their rows', async () => {
+  let letGo = () => {}
+  const held = new Promise<void>((resolve) => (letGo = resolve))
+  onCommit = async (send) => {
+    await held
+    return send([COMMIT])
+  }
+  // Until whoever finds the lane without knowing it would have sent it again.
+  let respond = () => {}
+  const answered = new Promise<void>((resolve) => (respond = resolve))
+  answer = () => answered.then(() => ({ status: 204 }))
+  const { id } = await world.event({ labId })
+  await hint(named(id))
+  await expect.poll(() => receivedOf(id), { timeout: 10_000 }).toBe(1)
+  const { knex } = db.database
+  expect(await knex('unrouted_events').where({ event_id: id })).toHaveLength(1)
+  expect(await knex('lanes').where({ webhook_id: webhookId }).first('owner')).toEqual({ owner: null })
+  await new Promise((resolve) => setTimeout(resolve, 700))
+  letGo()
+  await new Promise((resolve) => setTimeout(resolve, 700))
+  respond()
+  await deliveredOnce(id)
+  await expect.poll(() => knex('lanes').where({ webhook_id: webhookId }).first('owner'), { timeout: 5000 }).toEqual({ owner: null }) // prettier-ignore
+  expect(receivedOf(id)).toBe(1)
+})
+
+test.each([
+  ['does not come through', (send: Send) => send([{ sql: 'ROLLBACK' }]), [1, 2]],
+  ['comes through, which nobody tells it', (send: Send) => send([COMMIT]), [1]],
+])('whose COMMIT %s delivers the event all the same, with one attempt on record', async (_, end, received) => {
+  let failed = 0
+  onCommit = async (send) => {
+    await end(send)
+    failed += 1
+    onCommit = (again) => again([COMMIT])
+    throw Object.assign(new Error('Connection lost'), { code: 'PROTOCOL_CONNECTION_LOST', fatal: true })
+  }
+  const { id } = await world.event({ labId })
+  await hint(named(id))
+  const { knex } = db.database
+  const ends = async () => (await knex('deliveries').where({ event_id: id }).first('status'))?.status
+  await expect.poll(ends, { timeout: 10_000 }).toBe('delivered')
+  await world.settled()
+  expect(failed).toBe(1)
+  expect(await knex('attempts').where({ event_id: id })).toHaveLength(1)
+  expect(received).toContain(receivedOf(id))
+  expect(await knex('unrouted_events').where({ event_id: id })).toEqual([])
+  await expect.poll(() => knex('lanes').where({ webhook_id: webhookId }).first('owner'), { timeout: 5000 }).toEqual({ owner: null }) // prettier-ignore
 })

@@ -62,6 +62,8 @@ function tickerOf(options: Partial<TickerOptions>): Ticker {
     leftAlone: () => [],
     chooseAlong: () => undefined,
     chooseAnyAlong: () => undefined,
+    takenEarly: () => {},
+    confirmed: () => {},
     routed: () => {},
     messagesDue: () => {},
     ...options,

@@ -46,6 +46,8 @@ test('takes no lane for the daemon: others need not wait until it has been given
     leftAlone: () => [],
     chooseAlong: (...given) => lanes.chooseAlong(...given),
     chooseAnyAlong: () => undefined,
+    takenEarly: () => {},
+    confirmed: () => {},
     routed: () => {},
     messagesDue: () => {},
   })
