@@ -58,7 +58,7 @@ export interface RoutedBatch {
   durationMs: number
 }
 
-type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[] }
+type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[]; takenEarly?: Set<string> }
 
 export class Ticker {
   readonly #options: TickerOptions
@@ -257,11 +257,10 @@ export class Ticker {
           early = taken.filter(({ head }) => head)
           takenEarly(early)
         })
-        const earlyIds = new Set(early.map(({ state }) => state.webhookId))
         return {
           ...routed,
-          webhookIds: routed.webhookIds.filter((webhookId) => !earlyIds.has(webhookId)),
           taken: taken.filter(({ head }) => !head),
+          takenEarly: new Set(early.map(({ state }) => state.webhookId)),
         }
       } finally {
         confirmed(early)
@@ -275,7 +274,7 @@ export class Ticker {
     try {
       const startedAt = clock.now()
       const startedAtMs = monotonicMs()
-      const { events, eventIds, webhookIds, normalMessages, taken } = await work(startedAt)
+      const { events, eventIds, webhookIds, normalMessages, taken, takenEarly } = await work(startedAt)
       if (events === 0) return false
       this.#routedAtMs = startedAtMs
       // A backlog waits for nothing.
@@ -283,7 +282,8 @@ export class Ticker {
       this.#gatherUntilMs = comeFast ? monotonicMs() + GATHER_MS : -Infinity
       const durationMs = Math.round(monotonicMs() - startedAtMs)
       log.info('event.routed', { events, lanes: webhookIds.length, durationMs })
-      routed({ eventIds, webhookIds, taken, startedAt, durationMs })
+      const others = takenEarly ? webhookIds.filter((webhookId) => !takenEarly.has(webhookId)) : webhookIds
+      routed({ eventIds, webhookIds: others, taken, startedAt, durationMs })
       // Lanes that nobody may have are to be offered at once.
       if (!webhookIds.every(owns)) this.#lookedAtMs = -Infinity
       if (normalMessages > 0) messagesDue()

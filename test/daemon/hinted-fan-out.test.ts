@@ -88,6 +88,7 @@ test('fans it out by its name, and takes the lane along', async () => {
       await deliveredOnce(id)
     }
     expect(recorder.statements.some((sql) => /UPDATE delivery_queue q .*owner = IF/s.test(sql))).toBe(true)
+    expect(world.logged.findLast(({ event }) => event === 'event.routed')).toMatchObject({ events: 1, lanes: 1 })
   } finally {
     recorder.stop()
   }
