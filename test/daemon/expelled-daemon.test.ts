@@ -8,6 +8,7 @@ import { retireDaemon } from '../../src/deliveries/daemons-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { createTestTls } from '../support/tls.ts'
+import { isUnderWay } from '../support/under-way.ts'
 
 const EVENTS = 600
 /** A daemon that may would have begun long before. */
@@ -48,11 +49,7 @@ test('it takes no lane before it has a new token, and then sends everything once
     async (trx) => {
       // Holds the gap in which its new row is to stand.
       await trx.raw('SELECT * FROM daemons FOR UPDATE')
-      const waits = async () => {
-        const [processes] = await knex.raw('SHOW FULL PROCESSLIST')
-        return processes.some(({ Info }: { Info: string | null }) => Info?.startsWith('insert into `daemons`'))
-      }
-      await expect.poll(waits, { timeout: 10_000, interval: 10 }).toBe(true)
+      await expect.poll(() => isUnderWay(knex, 'insert into `daemons`'), { timeout: 10_000, interval: 10 }).toBe(true)
       await knex('unrouted_events').insert(events)
       await new Promise((resolve) => setTimeout(resolve, QUIET_MS))
       expect(receiver.requests).toEqual([])

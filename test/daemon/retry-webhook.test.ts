@@ -5,6 +5,7 @@ import { listDueDeliveries } from '../../src/deliveries/delivery-queue-repositor
 import { settleLanes } from '../../src/deliveries/lanes-repository.ts'
 import { HandDaemon } from '../support/hand-daemon.ts'
 import { openLaneJobs, type LaneJobs } from '../support/lane-jobs.ts'
+import { isUnderWay } from '../support/under-way.ts'
 
 let jobs: LaneJobs
 const inMinutes = (minutes: number) => new Date(jobs.world.clock.nowMs() + minutes * 60_000)
@@ -229,10 +230,7 @@ test('a lane that has run dry after a recovery sends nothing more while it is gi
   await expect.poll(requestsTo, { timeout: 5000 }).toBe(2)
   // Recorded as well: that needs the lane's row, too.
   await expect.poll(() => daemon.waiting(id)).toEqual([])
-  const waitsForTheLane = async () => {
-    const [processes] = await knex.raw('SHOW FULL PROCESSLIST')
-    return processes.some(({ Info }: { Info: string | null }) => Info?.startsWith('update `lanes` set `eager_until`'))
-  }
+  const waitsForTheLane = () => isUnderWay(knex, 'update `lanes` set `eager_until`')
   // Its last statement waits for the row; meanwhile something comes in.
   await knex.transaction(async (trx) => {
     await trx('lanes').where({ webhook_id: id }).forUpdate().first('webhook_id')
