@@ -98,9 +98,12 @@ export class LaneBacklog {
     return delivery
   }
 
-  recorded(eventId: string): void {
+  /** @returns its epoch, if it was held */
+  recorded(eventId: string): number | undefined {
+    const epoch = this.#held.get(eventId)
     this.#held.delete(eventId)
     if (this.#reading) this.#recordedDuringRead.add(eventId)
+    return epoch
   }
 
   get heldEventIds(): string[] {

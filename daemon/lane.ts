@@ -67,6 +67,8 @@ export class Lane {
   #stale: boolean
   /** Those that are left of them are under way. */
   #onlyUnderWayStale = false
+  /** How often some were found. */
+  #staleFinds = 0
   #discardedNothing = false
   #reading = false
   #stopping = false
@@ -163,16 +165,18 @@ export class Lane {
   tick(): void {
     if (this.#over) return
     this.#chooseGate()
-    const isOver = this.#idle() && this.#listened()
-    if (!isOver && this.#backlog.isHeadDue) this.#backlog.wake()
+    // One that only listens is not read again: that would begin its time anew, and might do so for ever.
+    if (!this.#idle() && this.#backlog.isHeadDue) this.#backlog.wake()
     this.pump()
   }
 
   /** Called when a result of this lane is on disk. The caller pumps when it has told of all. */
   recorded(result: AttemptResult): void {
-    this.#backlog.recorded(result.eventId)
-    // What has failed stands in the queue again, and is discarded now.
-    if (this.#onlyUnderWayStale && this.#mayDiscard()) this.#backlog.wake()
+    const epoch = this.#backlog.recorded(result.eventId)
+    if (epoch === undefined || epoch >= this.#state.epoch) return
+    // One that has failed waits in the queue again: it is discarded now, whatever else is under way.
+    this.#foundStale()
+    this.#backlog.wake()
   }
 
   /** A result of this lane can't be recorded, ever. */
@@ -228,6 +232,7 @@ export class Lane {
   #foundStale(): void {
     this.#stale = true
     this.#onlyUnderWayStale = false
+    this.#staleFinds += 1
   }
 
   #mayDiscard(): boolean {
@@ -318,17 +323,15 @@ export class Lane {
    */
   async #discard(): Promise<void> {
     this.#backlog.forgetPosition()
-    const { epoch, state } = this.#state
+    const finds = this.#staleFinds
     const oldUnderWay = this.#oldUnderWay()
     const discarded = await this.#deps.discard(this.#state, this.#backlog.heldEventIds)
     this.#discardedNothing = discarded === 0
     if (discarded > 0) return
-    // Deleted meanwhile: that one is still to be discarded.
-    if (epoch !== this.#state.epoch || state !== this.#state.state) return
-    if (oldUnderWay) {
-      this.#onlyUnderWayStale = true
-      return
-    }
+    // There are more since: the webhook was deleted, or an attempt has ended.
+    if (finds !== this.#staleFinds) return
+    this.#onlyUnderWayStale = oldUnderWay
+    if (oldUnderWay) return
     this.#stale = false
     // A webhook that is not active gets nothing new that could be sent.
     if (this.#state.state !== 'active') this.#backlog.markDry()

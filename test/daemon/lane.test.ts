@@ -211,3 +211,36 @@ test('what waits is discarded at the deletion while another hangs, and that one 
   await turn()
   expect([queue, outcome]).toEqual([[], 'dry'])
 })
+
+test('a lane that only listens ends when its second is over, also where a tick comes just before that', async () => {
+  let reads = 0
+  const deps = {
+    clock: processClock,
+    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    readAhead: new ReadAhead(),
+    maxInFlight: 10,
+    crowded: () => false,
+    // A tick a second after it began is one before a second after its end.
+    readHead: async () => {
+      reads += 1
+      await turn(100)
+      return []
+    },
+  } as unknown as LaneDeps
+  const settings = { endpoint: 'https://receiver.example', signingKeys: [] }
+  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
+  const lane = new Lane(deps, taken, settings)
+  let outcome: string | undefined
+  void lane.run().then((how) => (outcome = how))
+  for (const [waitMs, expected] of [
+    [1020, undefined],
+    [250, 'dry'],
+  ] as const) {
+    await turn(waitMs)
+    lane.refresh(stateOf(), monotonicMs())
+    lane.tick()
+    await turn()
+    expect(outcome).toBe(expected)
+  }
+  expect(reads).toBe(1)
+})

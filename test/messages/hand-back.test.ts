@@ -119,7 +119,10 @@ describe('deleting a webhook', () => {
     expect([...(await gateway.took(6))].sort()).toEqual(others)
     // Neither of the two has been answered, or given up.
     expect((await knex()('delivery_queue')).map(({ attempts }) => attempts)).toEqual([0, 0])
-    for (const respond of open) respond({ status: 500 })
+    open[0]!({ status: 500 })
+    expect(await gateway.took(7)).toHaveLength(7)
+    expect((await knex()('delivery_queue')).map(({ attempts }) => attempts)).toEqual([0])
+    open[1]!({ status: 500 })
     expect([...(await gateway.took(8))].sort()).toEqual(ids)
     await until(async () => (await knex()('lanes').where({ owner: null })).length === 1)
     expect(await knex()('lanes').first('clean_epoch')).toEqual(await knex()('webhooks').first({ clean_epoch: 'epoch' }))
