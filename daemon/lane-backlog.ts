@@ -52,7 +52,6 @@ export class LaneBacklog {
   #dryAtMs: number | undefined
   #reading = false
   #nudged = false
-  #atEnd = false
 
   constructor(deps: LaneBacklogDeps, webhookId: string) {
     this.#deps = deps
@@ -110,11 +109,6 @@ export class LaneBacklog {
     return [...this.#held.keys()]
   }
 
-  holdsEpochBefore(epoch: number): boolean {
-    for (const held of this.#held.values()) if (held < epoch) return true
-    return false
-  }
-
   /** What was read ahead is not to be sent, and a reading under way counts for nothing. */
   drop(): void {
     for (const delivery of this.#buffer) {
@@ -163,11 +157,6 @@ export class LaneBacklog {
   /** Nothing that can be sent will come. */
   markDry(): void {
     this.#dryAtMs = monotonicMs()
-  }
-
-  /** The last read has come to the end of what there was. */
-  get isAtEnd(): boolean {
-    return this.#atEnd
   }
 
   get isHeadDue(): boolean {
@@ -230,8 +219,7 @@ export class LaneBacklog {
     if (oldestFirst) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
     for (const delivery of current) this.#hold(delivery)
     const areAllCurrent = current.length === fresh.length
-    this.#atEnd = read.length < limit
-    if (this.#atEnd) {
+    if (read.length < limit) {
       // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
       if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()
       else this.#headReadAtMs = -Infinity

@@ -17,10 +17,8 @@ export interface Look {
   /** Monotonic time at which it was sent. */
   readAtMs: number
   token: string
-  /** Webhooks whose lanes are ours by their rows. */
+  /** Webhooks whose lanes are ours by their rows, or of which the rows could not tell yet when it was sent. */
   owned: Set<string>
-  /** Of these and others: those of which their rows need not have told when the look was sent. */
-  unconfirmed: ReadonlySet<string>
   /** Of these those that did not run here when the look was sent. */
   strangers: string[]
 }
@@ -99,7 +97,12 @@ export class LaneViews {
       } else lane.refresh(state, readAtMs)
     }
     for (const lane of before.values()) lane.lose()
-    looked({ readAtMs, token, owned: new Set(states.map(({ webhookId }) => webhookId)), unconfirmed, strangers })
+    looked({
+      readAtMs,
+      token,
+      owned: new Set([...states.map(({ webhookId }) => webhookId), ...unconfirmed]),
+      strangers,
+    })
     for (const lane of lanes.values()) lane.pump()
     // Behind the others, and many in one round trip: an erasure may change those of every lane, and a view that is too old starts
     // nothing.

@@ -65,10 +65,6 @@ export class Lane {
   #healthAtMs = -Infinity
   /** Copies of an older epoch stand in the queue: to be discarded. */
   #stale: boolean
-  /** Those that are left of them are under way. */
-  #onlyUnderWayStale = false
-  /** How often some were found. */
-  #staleFinds = 0
   #discardedNothing = false
   #reading = false
   #stopping = false
@@ -156,7 +152,7 @@ export class Lane {
     if (changed) {
       // Deleted, or deleted and reactivated, in between: what was read belongs to the epoch before.
       this.#backlog.drop()
-      this.#foundStale()
+      this.#stale = true
       this.#backlog.wake()
     }
   }
@@ -175,7 +171,7 @@ export class Lane {
     const epoch = this.#backlog.recorded(result.eventId)
     if (epoch === undefined || epoch >= this.#state.epoch) return
     // One that has failed waits in the queue again: it is discarded now, whatever else is under way.
-    this.#foundStale()
+    this.#stale = true
     this.#backlog.wake()
   }
 
@@ -226,17 +222,7 @@ export class Lane {
     if (!this.#backlog.wantsRows) return false
     // A failed read is repeated on the next tick, not at once.
     if (monotonicMs() < this.#readAgainAtMs) return false
-    return this.#state.state === 'active' || this.#mayDiscard()
-  }
-
-  #foundStale(): void {
-    this.#stale = true
-    this.#onlyUnderWayStale = false
-    this.#staleFinds += 1
-  }
-
-  #mayDiscard(): boolean {
-    return this.#stale && !(this.#onlyUnderWayStale && this.#oldUnderWay())
+    return this.#state.state === 'active' || this.#stale
   }
 
   #mayStart(): boolean {
@@ -248,10 +234,6 @@ export class Lane {
 
   #isCurrent(delivery: PendingDelivery): boolean {
     return this.#state.state === 'active' && delivery.epoch === this.#state.epoch
-  }
-
-  #oldUnderWay(): boolean {
-    return this.#backlog.holdsEpochBefore(this.#state.epoch)
   }
 
   #limit(): number {
@@ -295,7 +277,7 @@ export class Lane {
   async #read(): Promise<void> {
     this.#reading = true
     try {
-      if (this.#mayDiscard()) await this.#discard()
+      if (this.#stale) await this.#discard()
       else await this.#readDue()
     } catch {
       // The database does not answer: the state grows old, nothing starts, and a later tick reads again.
@@ -314,7 +296,7 @@ export class Lane {
     // They could not be discarded: not read and tried again and again.
     if (found && this.#discardedNothing) this.#readAgainAtMs = monotonicMs() + READ_RETRY_MS
     this.#discardedNothing = false
-    if (found) this.#foundStale()
+    if (found) this.#stale = true
   }
 
   /**
@@ -323,18 +305,19 @@ export class Lane {
    */
   async #discard(): Promise<void> {
     this.#backlog.forgetPosition()
-    const finds = this.#staleFinds
-    const oldUnderWay = this.#oldUnderWay()
-    const discarded = await this.#deps.discard(this.#state, this.#backlog.heldEventIds)
-    this.#discardedNothing = discarded === 0
-    if (discarded > 0) return
-    // There are more since: the webhook was deleted, or an attempt has ended.
-    if (finds !== this.#staleFinds) return
-    this.#onlyUnderWayStale = oldUnderWay
-    if (oldUnderWay) return
+    // There may be more meanwhile: the webhook is deleted, or an attempt ends.
     this.#stale = false
+    let discarded: number
+    try {
+      discarded = await this.#deps.discard(this.#state, this.#backlog.heldEventIds)
+    } catch (error) {
+      this.#stale = true
+      throw error
+    }
+    this.#discardedNothing = discarded === 0
+    if (discarded > 0) this.#stale = true
     // A webhook that is not active gets nothing new that could be sent.
-    if (this.#state.state !== 'active') this.#backlog.markDry()
+    else if (!this.#stale && this.#state.state !== 'active') this.#backlog.markDry()
   }
 
   /** A lane counts as slow or failing until that ends, with everything it has in flight. */

@@ -7,7 +7,7 @@ import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { discardOldCopies, listDueHeads, type HeadRequest } from '../src/deliveries/delivery-queue-repository.ts'
-import { clearEager, freeLanes, type LaneState } from '../src/deliveries/lanes-repository.ts'
+import { clearEager, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { togetherInTick } from '../src/same-tick.ts'
@@ -15,19 +15,19 @@ import type { DeliverySettings } from '../src/webhooks/delivery-settings-reposit
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
 import { Lane, type LaneDeps, type LaneOutcome } from './lane.ts'
-import { LaneWarnings } from './lane-warnings.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
+import { LaneReturns } from './lane-returns.ts'
 import { LaneViews, type Look } from './lane-views.ts'
 import { LeftLanes } from './left-lanes.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
+import { ReservedLanes } from './reserved-lanes.ts'
 import type { WebhookClient } from './webhook-client.ts'
 
 const REFRESH_MS = 250
 /** With no lane of its own a daemon looks this often for one that it owns without knowing: the answer to its taking was lost. */
 const IDLE_REFRESH_MS = 1000
 const DISCARD_ROWS = 500
-const SETTLE_RETRY_MS = 200
 const NUDGE_ALL_EACH_MS = 100
 /** While it stops a daemon gives back so often what has ended: its slowest request may take 10 s more. */
 const FREE_EACH_MS = 200
@@ -72,25 +72,24 @@ export class Lanes {
   readonly #left = new LeftLanes()
   readonly #ownership: LaneOwnership
   readonly #views: LaneViews
-  /** Taken along with a fan-out, until their jobs run. */
-  readonly #reserved = new Map<string, TakenLane>()
-  /** Taken by a transaction whose COMMIT is under way: their rows do not say yet that they are ours. */
-  readonly #unconfirmed = new Set<string>()
+  readonly #reserved = new ReservedLanes()
   #timer: NodeJS.Timeout | undefined
-  readonly #settleRetried: LaneWarnings
-  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys(), ...this.#reserved.keys()]))
+  readonly #returns: LaneReturns
+  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () =>
+    this.nudge([...this.#lanes.keys(), ...this.#reserved.webhookIds]),
+  )
   #stopping = false
-  /** Of webhooks that nothing is under way for any more since then, their lanes still being ours by their rows. */
-  #ended: string[] = []
 
   constructor(options: LanesOptions) {
     this.#options = options
     const { database, clock, keys, client, maxInFlight, record, log } = options
     const ownership = new LaneOwnership(database, keys, clock)
     this.#ownership = ownership
-    this.#settleRetried = new LaneWarnings(log, 'lane.settle_retried')
+    const stopping = () => this.#stopping
+    this.#returns = new LaneReturns({ knex: database.knex, ownership, log, token: options.token, stopping })
     this.#views = new LaneViews({
-      ...{ database, ownership, log, token: options.token, lanes: this.#lanes, unconfirmed: this.#unconfirmed },
+      ...{ database, ownership, log, token: options.token, lanes: this.#lanes },
+      unconfirmed: this.#reserved.unconfirmed,
       usableSettings: (state, settings) => this.#usableSettings(state, settings),
       looked: (look) => this.#looked(look),
     })
@@ -147,11 +146,9 @@ export class Lanes {
   nudge(webhookIds: string[]): string[] {
     return webhookIds.filter((webhookId) => {
       const lane = this.#lanes.get(webhookId)
-      const reserved = this.#reserved.get(webhookId)
+      const isReserved = this.#reserved.nudge(webhookId)
       lane?.nudge()
-      // What it was taken with is not all any more.
-      if (reserved) reserved.head = undefined
-      return !lane && !reserved
+      return !lane && !isReserved
     })
   }
 
@@ -168,7 +165,7 @@ export class Lanes {
     if (!this.#mayTake || this.#lanes.size > CROWDED_LANES) return undefined
     // One that runs here is ours by its row as well, unless it is about to leave.
     const leaving = [...this.#busy].filter((webhookId) => this.#lanes.get(webhookId)?.isLeaving !== false)
-    const exceptIds = [...leaving, ...this.#reserved.keys(), ...this.broken()]
+    const exceptIds = [...leaving, ...this.#reserved.webhookIds, ...this.broken()]
     if (exceptIds.length > MOST_LEFT_ALONE) return undefined
     return this.#ownership.takingAnyAlong(exceptIds, this.#options.token(), (webhookId) => !this.owns(webhookId))
   }
@@ -179,7 +176,7 @@ export class Lanes {
       const { webhookId } = lane.state
       // Its job takes one that has been left meanwhile anew: that finds it ours, free or another's.
       const isOld = this.#left.isLeftSince(webhookId, lane.readAtMs)
-      if (!isOld && !this.#busy.has(webhookId)) this.#reserved.set(webhookId, lane)
+      if (!isOld && !this.#busy.has(webhookId)) this.#reserved.add(lane)
     }
   }
 
@@ -188,13 +185,12 @@ export class Lanes {
    * wants their rows waits for that COMMIT. Where it fails the event is routed again, and sent again: as after a kill.
    */
   reserveEarly(taken: TakenLane[]): void {
-    for (const { state } of taken) this.#unconfirmed.add(state.webhookId)
+    this.#reserved.awaitCommit(taken)
     this.reserve(taken)
   }
 
-  /** That COMMIT has come to its end, and the next look tells whether they are ours. */
   confirm(taken: TakenLane[]): void {
-    for (const { state } of taken) this.#unconfirmed.delete(state.webhookId)
+    this.#reserved.confirm(taken)
   }
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
@@ -215,8 +211,7 @@ export class Lanes {
     if (!this.#mayTake || this.#busy.has(webhookId) || this.#broken.has(webhookId)) return
     this.#busy.add(webhookId)
     const token = this.#options.token()
-    const reserved = this.#reserved.get(webhookId)
-    this.#reserved.delete(webhookId)
+    const reserved = this.#reserved.take(webhookId)
     try {
       const taken =
         reserved?.token === token
@@ -226,14 +221,14 @@ export class Lanes {
       if (!taken || token !== this.#options.token()) return
       const outcome = await this.#runOwned(taken)
       // When all of them stop, a few statements free them together; each is still due then, and the next owner settles it.
-      if (outcome !== 'lost' && !this.#stopping) await this.#giveBack(webhookId, token)
+      if (outcome !== 'lost' && !this.#stopping) await this.#returns.giveBack(webhookId, token)
     } catch (error) {
       // Nothing is lost: the row still says that the lane is due, and if it says that it is ours, the next watch finds it.
       this.#options.log.warn('lane.failed', { ...errorFields(error), webhookId })
     } finally {
       this.#busy.delete(webhookId)
       this.#left.add(webhookId)
-      if (this.#stopping) this.#ended.push(webhookId)
+      if (this.#stopping) this.#returns.ended([webhookId])
     }
   }
 
@@ -274,19 +269,19 @@ export class Lanes {
    */
   async stop(): Promise<void> {
     this.#stopping = true
-    this.#ended.push(...this.#reserved.keys())
+    this.#returns.ended(this.#reserved.webhookIds)
     this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.stop()
     let freedAtMs = -Infinity
     while (this.#busy.size > 0) {
       await new Promise((resolve) => setTimeout(resolve, 10))
       if (monotonicMs() - freedAtMs < FREE_EACH_MS) continue
-      await this.#freeEnded()
+      await this.#returns.freeEnded((webhookId) => this.#busy.has(webhookId))
       freedAtMs = monotonicMs()
     }
     clearInterval(this.#timer)
     this.#nudges.stop()
-    this.#settleRetried.stop()
+    this.#returns.stop()
   }
 
   async #runOwned(taken: TakenLane): Promise<LaneOutcome> {
@@ -311,32 +306,6 @@ export class Lanes {
     return undefined
   }
 
-  /** Until it is done or the lane is not ours any more: a lane that nobody runs must not stay owned. */
-  async #giveBack(webhookId: string, token: string): Promise<void> {
-    for (;;) {
-      try {
-        await this.#ownership.giveBack({ webhookId, token })
-        return
-      } catch (error) {
-        if (this.#options.token() !== token) return
-        this.#settleRetried.add(webhookId, error)
-        await new Promise((resolve) => setTimeout(resolve, SETTLE_RETRY_MS))
-        if (this.#stopping) return
-      }
-    }
-  }
-
-  async #freeEnded(): Promise<void> {
-    const webhookIds = this.#ended.splice(0).filter((webhookId) => !this.#busy.has(webhookId))
-    if (webhookIds.length === 0) return
-    try {
-      await freeLanes(this.#options.database.knex, webhookIds, this.#options.token())
-    } catch (error) {
-      this.#options.log.debug('lanes.free_retried', errorFields(error))
-      this.#ended.push(...webhookIds)
-    }
-  }
-
   async #discard(state: LaneState, heldEventIds: string[]): Promise<number> {
     const { database, clock, token } = this.#options
     const lane = { webhookId: state.webhookId, token: token(), epoch: state.epoch, state: state.state, heldEventIds }
@@ -354,13 +323,10 @@ export class Lanes {
     if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
   }
 
-  #looked({ owned, strangers, unconfirmed, readAtMs, token }: Look): void {
-    for (const webhookId of strangers) {
-      if (!this.#busy.has(webhookId) && token === this.#options.token()) void this.run(webhookId, true)
+  #looked(look: Look): void {
+    for (const webhookId of look.strangers) {
+      if (!this.#busy.has(webhookId) && look.token === this.#options.token()) void this.run(webhookId, true)
     }
-    for (const [webhookId, taken] of this.#reserved) {
-      if (taken.readAtMs < readAtMs && !owned.has(webhookId) && !unconfirmed.has(webhookId))
-        this.#reserved.delete(webhookId)
-    }
+    this.#reserved.looked(look)
   }
 }

@@ -28,6 +28,27 @@ const copyOf = (eventId: string, epoch: number): PendingDelivery =>
     ...{ webhookId: 'W', eventId, epoch, dueAt: new Date(1), place: 0, attempts: 0, earlyAttempts: 0 },
     ...{ isTest: false, isMessage: false, body: Buffer.from('{}') },
   }) as PendingDelivery
+/** One lane at work, with what a test leaves out: a queue that is empty, and nothing to discard. */
+function runLane(over: Partial<Record<keyof LaneDeps, unknown>>) {
+  const deps = {
+    clock: processClock,
+    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    readAhead: new ReadAhead(),
+    maxInFlight: 10,
+    crowded: () => false,
+    attempted: () => {},
+    readHead: async () => [],
+    discard: async () => 0,
+    ...over,
+  } as unknown as LaneDeps
+  const settings = { endpoint: 'https://receiver.example', signingKeys: [] }
+  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
+  const lane = new Lane(deps, taken, settings)
+  const run: { lane: Lane; outcome?: string } = { lane }
+  void lane.run().then((how) => (run.outcome = how))
+  return run
+}
+
 const turn = (ms = 5) => new Promise((resolve) => setTimeout(resolve, ms))
 
 test('a deletion that comes while copies of before are discarded is discarded too, and the lane ends', async () => {
@@ -39,13 +60,7 @@ test('a deletion that comes while copies of before are discarded is discarded to
   held = new Promise((resolve) => (letGo = resolve))
   let answer: ((outcome: AttemptOutcome) => void) | undefined
   const results: AttemptResult[] = []
-  const deps = {
-    clock: processClock,
-    gates: new RequestGates({ healthy: 10, retry: 10 }),
-    readAhead: new ReadAhead(),
-    maxInFlight: 10,
-    crowded: () => false,
-    attempted: () => {},
+  const run = runLane({
     client: { send: (_request: unknown, done: typeof answer) => (answer = done) },
     record: (result: AttemptResult) => results.push(result),
     readHead: async () => [...queue],
@@ -57,12 +72,8 @@ test('a deletion that comes while copies of before are discarded is discarded to
       queue = queue.filter((copy) => !old.includes(copy))
       return old.length
     },
-  } as unknown as LaneDeps
-  const settings = { endpoint: 'https://receiver.example', signingKeys: [] } as TakenLane['settings']
-  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
-  const lane = new Lane(deps, taken, settings as Exclude<typeof settings, Error>)
-  let outcome: string | undefined
-  void lane.run().then((how) => (outcome = how))
+  })
+  const { lane } = run
   await turn()
   expect([discards, answer !== undefined]).toEqual([2, true])
 
@@ -88,7 +99,7 @@ test('a deletion that comes while copies of before are discarded is discarded to
   const goOn = async () => {
     deleted()
     lane.tick()
-    return outcome
+    return run.outcome
   }
   await expect.poll(goOn, { timeout: 5000, interval: 100 }).toBe('dry')
   expect(queue).toEqual([])
@@ -96,22 +107,12 @@ test('a deletion that comes while copies of before are discarded is discarded to
 
 test('an auto-deletion that the row told before the recorder did raises the epoch once', async () => {
   const epochs: number[] = []
-  const deps = {
-    clock: processClock,
-    gates: new RequestGates({ healthy: 10, retry: 10 }),
-    readAhead: new ReadAhead(),
-    maxInFlight: 10,
-    crowded: () => false,
-    readHead: async () => [],
+  const { lane } = runLane({
     discard: async ({ epoch }: LaneState) => {
       epochs.push(epoch)
       return 0
     },
-  } as unknown as LaneDeps
-  const settings = { endpoint: 'https://receiver.example', signingKeys: [] }
-  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
-  const lane = new Lane(deps, taken, settings)
-  void lane.run()
+  })
   await turn()
   lane.refresh(stateOf({ state: 'auto_deleted', epoch: 6 }), monotonicMs())
   lane.deactivate()
@@ -124,13 +125,8 @@ test('copies of before a reactivation are not read over and over while one of th
   const queue = [copyOf('sent', 5)]
   let reads = 0
   const sent: string[] = []
-  const deps = {
-    clock: processClock,
-    gates: new RequestGates({ healthy: 10, retry: 10 }),
-    readAhead: new ReadAhead(),
+  const { lane } = runLane({
     maxInFlight: 2,
-    crowded: () => false,
-    attempted: () => {},
     // Never answers.
     client: { send: (request: { headers: Record<string, string> }) => sent.push(request.headers['webhook-id']!) },
     record: () => {},
@@ -139,12 +135,7 @@ test('copies of before a reactivation are not read over and over while one of th
       await turn(1)
       return [...queue]
     },
-    discard: async () => 0,
-  } as unknown as LaneDeps
-  const settings = { endpoint: 'https://receiver.example', signingKeys: [] } as TakenLane['settings']
-  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
-  const lane = new Lane(deps, taken, settings as Exclude<typeof settings, Error>)
-  void lane.run()
+  })
   await turn(20)
   expect(sent).toHaveLength(1)
   queue.push(copyOf('old', 5))
@@ -168,13 +159,8 @@ test('what waits is discarded at the deletion while another hangs, and that one 
   const held: string[][] = []
   let answer: ((outcome: AttemptOutcome) => void) | undefined
   const results: AttemptResult[] = []
-  const deps = {
-    clock: processClock,
-    gates: new RequestGates({ healthy: 10, retry: 10 }),
-    readAhead: new ReadAhead(),
+  const run = runLane({
     maxInFlight: 1,
-    crowded: () => false,
-    attempted: () => {},
     client: { send: (_request: unknown, done: typeof answer) => (answer = done) },
     record: (result: AttemptResult) => results.push(result),
     readHead: async () => [...queue],
@@ -184,12 +170,8 @@ test('what waits is discarded at the deletion while another hangs, and that one 
       queue = queue.filter((copy) => !old.includes(copy))
       return old.length
     },
-  } as unknown as LaneDeps
-  const settings = { endpoint: 'https://receiver.example', signingKeys: [] } as TakenLane['settings']
-  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
-  const lane = new Lane(deps, taken, settings as Exclude<typeof settings, Error>)
-  let outcome: string | undefined
-  void lane.run().then((how) => (outcome = how))
+  })
+  const { lane } = run
   await turn()
   expect(answer).toBeDefined()
 
@@ -209,29 +191,20 @@ test('what waits is discarded at the deletion while another hangs, and that one 
   lane.recorded(results[0]!)
   lane.pump()
   await turn()
-  expect([queue, outcome]).toEqual([[], 'dry'])
+  expect([queue, run.outcome]).toEqual([[], 'dry'])
 })
 
 test('a lane that only listens ends when its second is over, also where a tick comes just before that', async () => {
   let reads = 0
-  const deps = {
-    clock: processClock,
-    gates: new RequestGates({ healthy: 10, retry: 10 }),
-    readAhead: new ReadAhead(),
-    maxInFlight: 10,
-    crowded: () => false,
+  const run = runLane({
     // A tick a second after it began is one before a second after its end.
     readHead: async () => {
       reads += 1
       await turn(100)
       return []
     },
-  } as unknown as LaneDeps
-  const settings = { endpoint: 'https://receiver.example', signingKeys: [] }
-  const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
-  const lane = new Lane(deps, taken, settings)
-  let outcome: string | undefined
-  void lane.run().then((how) => (outcome = how))
+  })
+  const { lane } = run
   for (const [waitMs, expected] of [
     [1020, undefined],
     [250, 'dry'],
@@ -240,7 +213,52 @@ test('a lane that only listens ends when its second is over, also where a tick c
     lane.refresh(stateOf(), monotonicMs())
     lane.tick()
     await turn()
-    expect(outcome).toBe(expected)
+    expect(run.outcome).toBe(expected)
   }
   expect(reads).toBe(1)
+})
+
+test('an attempt that fails while older copies are discarded is discarded behind them, also where that fails once', async () => {
+  let queue = [copyOf('hangs', 5), copyOf('hangs too', 5)]
+  const held: string[][] = []
+  const answers: ((outcome: AttemptOutcome) => void)[] = []
+  const results: AttemptResult[] = []
+  let letGo = () => {}
+  const under = new Promise<void>((resolve) => (letGo = resolve))
+  const run = runLane({
+    maxInFlight: 2,
+    client: { send: (_request: unknown, done: (outcome: AttemptOutcome) => void) => answers.push(done) },
+    record: (result: AttemptResult) => results.push(result),
+    readHead: async () => [...queue],
+    discard: async ({ epoch }: LaneState, heldEventIds: string[]) => {
+      held.push(heldEventIds)
+      if (held.length === 1) await under
+      if (held.length === 2) throw new Error('the connection is lost')
+      const old = queue.filter((copy) => copy.epoch < epoch && !heldEventIds.includes(copy.eventId))
+      queue = queue.filter((copy) => !old.includes(copy))
+      return old.length
+    },
+  })
+  const { lane } = run
+  const failure = { ok: false, class: 'timeout', status: null, error: 'x', answer: null, durationMs: 100 } as never
+  await turn()
+  expect(answers).toHaveLength(2)
+  lane.refresh(stateOf({ state: 'deleted', epoch: 6 }), monotonicMs())
+  lane.tick()
+  answers[0]!(failure)
+  lane.recorded(results[0]!)
+  letGo()
+  await turn()
+  expect(held).toEqual([['hangs', 'hangs too'], ['hangs too']])
+  const ended = async () => {
+    lane.refresh(stateOf({ state: 'deleted', epoch: 6 }), monotonicMs())
+    lane.tick()
+    return queue.map(({ eventId }) => eventId)
+  }
+  await expect.poll(ended, { timeout: 2000, interval: 50 }).toEqual(['hangs too'])
+  answers[1]!(failure)
+  lane.recorded(results[1]!)
+  lane.pump()
+  await turn()
+  expect([queue, run.outcome]).toEqual([[], 'dry'])
 })
