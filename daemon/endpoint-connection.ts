@@ -26,8 +26,6 @@ export interface Exchange {
 
 /** What a connection tells its pool. */
 export interface ConnectionOwner {
-  /** Something has arrived on it. What was read from another one before has been taken, all of it. */
-  reading(connection: EndpointConnection): void
   /** It can carry another request. */
   released(connection: EndpointConnection, keepAliveSeconds: number): void
   /** It is of no more use. Told once. */
@@ -115,7 +113,6 @@ export class EndpointConnection {
 
   /** @returns whether to read on */
   #take(length: number): boolean {
-    this.#owner.reading(this)
     const exchange = this.#exchange
     if (this.#over) return false
     // Nobody has asked: taken for the answer to the next request, it would be believed.

@@ -28,10 +28,7 @@ export class EndpointPools {
   readonly #connect: ConnectEndpoint
   readonly #pools = new Map<string, Pool>()
   #reserved: EndpointConnection[] = []
-  /** Of this turn of the event loop, the one that was read from last. */
-  #readLast: EndpointConnection | undefined
   readonly #endTurn = () => this.#turnEnds()
-  #turnHasEnd = false
   readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
   #closed = false
 
@@ -80,34 +77,15 @@ export class EndpointPools {
 
   /**
    * A used connection is written to at the end of this turn of the event loop, when all that had arrived on it has been read:
-   * what nobody asked for, or the end, must not be taken for what becomes of this request.
+   * what nobody asked for, or the end, must not be taken for what becomes of this request. And all requests of a turn go out in one
+   * go, which wakes whoever takes them once instead of for each.
    */
   #reserve(connection: EndpointConnection, exchange: Exchange): void {
     connection.reserve(exchange)
-    this.#reserved.push(connection)
-    this.#atTurnEnd()
-  }
-
-  /**
-   * The socket before this one has been read until nothing was left: its next request need not wait for the end of the turn, and its
-   * endpoint works on it while we take the other answers.
-   */
-  #reading(connection: EndpointConnection): void {
-    const before = this.#readLast
-    this.#readLast = connection
-    this.#atTurnEnd()
-    if (before !== connection) before?.send()
-  }
-
-  #atTurnEnd(): void {
-    if (this.#turnHasEnd) return
-    this.#turnHasEnd = true
-    setImmediate(this.#endTurn)
+    if (this.#reserved.push(connection) === 1) setImmediate(this.#endTurn)
   }
 
   #turnEnds(): void {
-    this.#turnHasEnd = false
-    this.#readLast = undefined
     const reserved = this.#reserved
     this.#reserved = []
     for (const connection of reserved) connection.send()
@@ -116,7 +94,7 @@ export class EndpointPools {
   #poolOf({ origin, host, port }: RequestTarget): Pool {
     let pool = this.#pools.get(origin)
     if (!pool) {
-      pool = newPool({ host, port, session: undefined }, (connection) => this.#reading(connection))
+      pool = newPool({ host, port, session: undefined })
       this.#pools.set(origin, pool)
     }
     return pool
@@ -130,7 +108,7 @@ export class EndpointPools {
   }
 }
 
-function newPool(origin: EndpointOrigin, reading: Pool['reading']): Pool {
+function newPool(origin: EndpointOrigin): Pool {
   const free: EndpointConnection[] = []
   const open = new Set<EndpointConnection>()
   return {
@@ -138,7 +116,6 @@ function newPool(origin: EndpointOrigin, reading: Pool['reading']): Pool {
     free,
     open,
     usedAtMs: 0,
-    reading,
     released(connection, keepAliveSeconds) {
       const hintMs = keepAliveSeconds < 0 ? IDLE_CONNECTION_MS : keepAliveSeconds * 1000 - KEEP_ALIVE_MARGIN_MS
       connection.idleUntilMs = monotonicMs() + Math.min(hintMs, IDLE_CONNECTION_MS)
