@@ -74,12 +74,14 @@ function commonText(row: EndedRow, ended: string): string {
 let lastAtMs = NaN
 let lastText = ''
 
-/** In UTC. Of attempts that stand together many have begun in the same millisecond. */
+/**
+ * In UTC, as a number of all its digits, which the server takes apart sooner than a text. Of attempts that stand together many have
+ * begun in the same millisecond.
+ */
 function timeText(at: Date): string {
   if (at.getTime() !== lastAtMs) {
     lastAtMs = at.getTime()
-    const text = at.toISOString()
-    lastText = `'${text.slice(0, 10)} ${text.slice(11, 23)}'`
+    lastText = at.toISOString().replace(/[-T:Z]/g, '')
   }
   return lastText
 }
