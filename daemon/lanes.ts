@@ -14,6 +14,7 @@ import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
+import { inFlightLimit, MOST_IN_FLIGHT } from './in-flight-limit.ts'
 import { Lane, type LaneDeps, type LaneOutcome } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { LaneReturns } from './lane-returns.ts'
@@ -44,7 +45,7 @@ const MOST_LEFT_ALONE = 200
  * Requests in flight of this daemon. The second holds every failing and every slow webhook, so its size bounds what they
  * can take; the first is for those that answer at once, and as many as one process can keep busy.
  */
-const GATE_LIMITS = { healthy: 128, retry: 256 }
+const GATE_LIMITS = { healthy: MOST_IN_FLIGHT, retry: 256 }
 
 export interface LanesOptions {
   database: Database
@@ -74,6 +75,7 @@ export class Lanes {
   readonly #views: LaneViews
   readonly #reserved = new ReservedLanes()
   #timer: NodeJS.Timeout | undefined
+  #utilization = performance.eventLoopUtilization()
   readonly #returns: LaneReturns
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () =>
     this.nudge([...this.#lanes.keys(), ...this.#reserved.webhookIds]),
@@ -315,12 +317,22 @@ export class Lanes {
   }
 
   async #watch(): Promise<void> {
+    this.#limitInFlight()
     for (const lane of this.#lanes.values()) lane.tick()
     // Until others that may be taking it for dead have done so, the lanes' rows say what they said: what was read grows old, and
     // nothing starts.
     if (!this.#options.isSure()) return
     const isIdle = this.#lanes.size === 0 && this.#busy.size === 0 && this.#reserved.size === 0
     if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
+  }
+
+  #limitInFlight(): void {
+    const now = performance.eventLoopUtilization()
+    const { utilization } = performance.eventLoopUtilization(now, this.#utilization)
+    this.#utilization = now
+    const limit = this.#gates.limit('healthy')
+    const next = inFlightLimit(limit, utilization)
+    if (next !== limit) this.#gates.setLimit('healthy', next)
   }
 
   #looked(look: Look): void {

@@ -27,7 +27,7 @@ interface Waiting {
 }
 
 interface Gate {
-  readonly limit: number
+  limit: number
   /** Requests of a turn. */
   readonly turn: number
   inFlight: number
@@ -90,6 +90,17 @@ export class RequestGates {
     this.#gates[from].inFlight -= requests
     this.#gates[to].inFlight += requests
     this.#admit(this.#gates[from])
+  }
+
+  /** What is under way above a lower limit ends by itself; nothing new starts until it is below. */
+  setLimit(name: GateName, limit: number): void {
+    const gate = this.#gates[name]
+    gate.limit = limit
+    this.#admit(gate)
+  }
+
+  limit(name: GateName): number {
+    return this.#gates[name].limit
   }
 
   forget(member: GateMember): void {

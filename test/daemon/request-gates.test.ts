@@ -26,6 +26,21 @@ test('the budget of failing webhooks is their own: when it is used up the health
   expect(gates.tryEnter('healthy', member())).toBe(true)
 })
 
+test('a limit that is lowered lets nothing in until what is under way is below it; one that is raised lets in who waits', () => {
+  const gates = new RequestGates({ healthy: 3, retry: 1 })
+  const lane = member()
+  for (let n = 0; n < 3; n++) gates.tryEnter('healthy', lane)
+  gates.setLimit('healthy', 2)
+  expect(gates.tryEnter('healthy', lane)).toBe(false)
+  gates.leave('healthy', lane, true)
+  expect([gates.tryEnter('healthy', lane), lane.pumped]).toEqual([false, 0])
+  gates.leave('healthy', lane, true)
+  expect([gates.tryEnter('healthy', lane), lane.pumped]).toEqual([true, 1])
+  expect(gates.tryEnter('healthy', lane)).toBe(false)
+  gates.setLimit('healthy', 3)
+  expect([gates.tryEnter('healthy', lane), lane.pumped]).toEqual([true, 2])
+})
+
 test('a free slot goes to the one that has waited longest, one slot each', () => {
   const gates = new RequestGates({ healthy: 1, retry: 1 })
   const [busy, second] = [member(), member()]

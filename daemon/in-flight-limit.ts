@@ -1,0 +1,19 @@
+/**
+ * How many requests to healthy webhooks a daemon has in flight. While it waits for its endpoints, more of them bring more answers;
+ * while it is busy itself they bring none, and each costs more, because more connections share the processor's memory.
+ */
+
+export const MOST_IN_FLIGHT = 128
+const BUSY_IN_FLIGHT = 64
+/** Shares of its time that a daemon does not wait in. Between the two all stays as it is. */
+const BUSY_FROM = 0.7
+const WAITING_BELOW = 0.5
+
+/**
+ * @param limit the one so far
+ * @param utilization of the event loop since the last look, 0 to 1
+ */
+export function inFlightLimit(limit: number, utilization: number): number {
+  if (utilization >= BUSY_FROM) return BUSY_IN_FLIGHT
+  return utilization < WAITING_BELOW ? MOST_IN_FLIGHT : limit
+}
