@@ -28,7 +28,11 @@ export class EndpointPools {
   readonly #connect: ConnectEndpoint
   readonly #pools = new Map<string, Pool>()
   #reserved: EndpointConnection[] = []
-  readonly #endTurn = () => this.#turnEnds()
+  readonly #sendReserved = () => {
+    const reserved = this.#reserved
+    this.#reserved = []
+    for (const connection of reserved) connection.send()
+  }
   readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
   #closed = false
 
@@ -82,13 +86,7 @@ export class EndpointPools {
    */
   #reserve(connection: EndpointConnection, exchange: Exchange): void {
     connection.reserve(exchange)
-    if (this.#reserved.push(connection) === 1) setImmediate(this.#endTurn)
-  }
-
-  #turnEnds(): void {
-    const reserved = this.#reserved
-    this.#reserved = []
-    for (const connection of reserved) connection.send()
+    if (this.#reserved.push(connection) === 1) setImmediate(this.#sendReserved)
   }
 
   #poolOf({ origin, host, port }: RequestTarget): Pool {

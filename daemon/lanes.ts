@@ -14,7 +14,7 @@ import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
-import { inFlightLimit, MOST_IN_FLIGHT } from './in-flight-limit.ts'
+import { InFlightLimit, MOST_IN_FLIGHT } from './in-flight-limit.ts'
 import { Lane, type LaneDeps, type LaneOutcome } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { LaneReturns } from './lane-returns.ts'
@@ -75,7 +75,7 @@ export class Lanes {
   readonly #views: LaneViews
   readonly #reserved = new ReservedLanes()
   #timer: NodeJS.Timeout | undefined
-  #utilization = performance.eventLoopUtilization()
+  readonly #inFlightLimit = new InFlightLimit()
   readonly #returns: LaneReturns
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () =>
     this.nudge([...this.#lanes.keys(), ...this.#reserved.webhookIds]),
@@ -317,22 +317,13 @@ export class Lanes {
   }
 
   async #watch(): Promise<void> {
-    this.#limitInFlight()
+    this.#gates.setLimit('healthy', this.#inFlightLimit.look())
     for (const lane of this.#lanes.values()) lane.tick()
     // Until others that may be taking it for dead have done so, the lanes' rows say what they said: what was read grows old, and
     // nothing starts.
     if (!this.#options.isSure()) return
     const isIdle = this.#lanes.size === 0 && this.#busy.size === 0 && this.#reserved.size === 0
     if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
-  }
-
-  #limitInFlight(): void {
-    const now = performance.eventLoopUtilization()
-    const { utilization } = performance.eventLoopUtilization(now, this.#utilization)
-    this.#utilization = now
-    const limit = this.#gates.limit('healthy')
-    const next = inFlightLimit(limit, utilization)
-    if (next !== limit) this.#gates.setLimit('healthy', next)
   }
 
   #looked(look: Look): void {

@@ -99,10 +99,6 @@ export class RequestGates {
     this.#admit(gate)
   }
 
-  limit(name: GateName): number {
-    return this.#gates[name].limit
-  }
-
   forget(member: GateMember): void {
     this.#left.delete(member)
     for (const { waiting } of Object.values(this.#gates)) {
