@@ -43,7 +43,7 @@ const WITH_BYTES = insertOf([...COMMON, ...BYTES])
  * @throws RangeError when an id is not one: the server would take a shorter one for another
  */
 export function endedStatements(rows: EndedRow[], endedAt: Date): Statement[] {
-  const ended = timeText(endedAt)
+  const ended = timeDigits(endedAt)
   const bare: string[] = []
   const withBytes: string[] = []
   for (const row of rows) {
@@ -68,20 +68,20 @@ function commonText(row: EndedRow, ended: string): string {
   }
   const ids = `${escape(webhookId)},${escape(eventId)}`
   const numbers = `${Math.round(durationMs)},${escape(row.class)},${httpStatus ?? 'NULL'}`
-  return `${ids},${escape(status)},${attempts},${ended},${seq},${timeText(startedAt)},${numbers}`
+  return `${ids},${escape(status)},${attempts},${ended},${seq},${timeDigits(startedAt)},${numbers}`
 }
 
 let lastAtMs = NaN
-let lastText = ''
+let lastDigits = ''
 
 /**
  * In UTC, as a number of all its digits, which the server takes apart sooner than a text. Of attempts that stand together many have
  * begun in the same millisecond.
  */
-function timeText(at: Date): string {
+function timeDigits(at: Date): string {
   if (at.getTime() !== lastAtMs) {
     lastAtMs = at.getTime()
-    lastText = at.toISOString().replace(/[-T:Z]/g, '')
+    lastDigits = at.toISOString().replace(/[-T:Z]/g, '')
   }
-  return lastText
+  return lastDigits
 }
