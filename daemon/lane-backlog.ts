@@ -4,7 +4,7 @@
 import type { Knex } from 'knex'
 import { monotonicMs } from '../src/clock.ts'
 import {
-  type HeadRequest,
+  type DueRequest,
   listDueDeliveries,
   listOldestDeliveries,
   listWaitingUpTo,
@@ -17,17 +17,21 @@ import type { ReadAhead } from './read-ahead.ts'
 /** Reading goes on behind what was read last, but from the head at least so often: ids don't commit in order. */
 const HEAD_READ_MS = 1000
 /** A lane reads so many rows, and twice as many each time it had nothing left to send before they came, or there is room. */
-const FIRST_READ_ROWS = 50
+const FIRST_READ_ROWS = 20
 const MOST_READ_ROWS = 800
 /** Reads of so few rows go together with those of other lanes; a longer one would keep them waiting. */
-const MOST_SHARED_ROWS = 100
+const MOST_SHARED_ROWS = 150
+/** So few that are held are read once more with the head: to ask whether they are all would cost as much. */
+const FEW_HELD = 25
 
 export interface LaneBacklogDeps {
   knex: Knex
   readAhead: ReadAhead
-  /** Reads the head of the queue, together with other lanes that want to in this moment. */
-  readHead: (request: HeadRequest) => Promise<PendingDelivery[]>
+  /** Reads what is due, together with other lanes that want to in this moment. */
+  readTogether: (request: DueRequest) => Promise<PendingDelivery[]>
 }
+
+type IsCurrent = (delivery: PendingDelivery) => boolean
 
 export class LaneBacklog {
   readonly #webhookId: string
@@ -50,6 +54,8 @@ export class LaneBacklog {
   #headReadAtMs = -Infinity
   /** When a read from the head found nothing new; undefined: there may be more. */
   #dryAtMs: number | undefined
+  /** The last reading brought as much as it asked for. */
+  #goesOn = false
   #reading = false
   #nudged = false
 
@@ -76,8 +82,15 @@ export class LaneBacklog {
     return this.#held.size - this.#waiting
   }
 
-  get wantsRows(): boolean {
-    return this.#dryAtMs === undefined && this.#waiting < this.#readRows / 2
+  /** There is something to send, or more in the queue than was read. */
+  get goesOn(): boolean {
+    return this.next !== undefined || this.#goesOn
+  }
+
+  /** @param share so many may be sent soon */
+  wantsRows(share = Infinity): boolean {
+    const enough = share < Infinity ? share : this.#readRows
+    return this.#dryAtMs === undefined && this.#waiting < enough / 2
   }
 
   get #waiting(): number {
@@ -118,6 +131,7 @@ export class LaneBacklog {
     }
     this.#buffer = []
     this.#at = 0
+    this.#goesOn = false
     this.#position = undefined
     this.ignoreReading()
   }
@@ -165,24 +179,27 @@ export class LaneBacklog {
 
   /**
    * @param times reads what is due up to then
+   * @param share reads no more than so many that may be sent soon
    * @returns whether there are copies that are not to be sent, because `isCurrent` says so
    */
-  async read(times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+  async read(times: ReadTimes, isCurrent: IsCurrent, share = Infinity): Promise<boolean> {
     this.#reading = true
     this.#recordedDuringRead.clear()
     try {
-      return await this.#read(times, isCurrent)
+      return await this.#read(times, isCurrent, share)
     } finally {
       this.#reading = false
     }
   }
 
-  async #read(times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+  async #read(times: ReadTimes, isCurrent: IsCurrent, share: number): Promise<boolean> {
     // Each read chooses among many.
     if (hasRecovered(times)) this.#readRows = MOST_READ_ROWS
-    const rows = this.#deps.readAhead.begin(this.#readRows)
+    // What is sent in others' turns would only wait here.
+    const wanted = share < Infinity ? Math.max(share - this.#waiting, FIRST_READ_ROWS) : this.#readRows
+    const rows = this.#deps.readAhead.begin(wanted)
     // Then it asks for more only when it has little left, not again and again for what it can't have.
-    if (rows < this.#readRows) this.#readRows = Math.max(FIRST_READ_ROWS, rows)
+    if (rows < wanted) this.#readRows = Math.max(FIRST_READ_ROWS, rows)
     try {
       return await this.#readSome(rows, times, isCurrent)
     } finally {
@@ -190,7 +207,7 @@ export class LaneBacklog {
     }
   }
 
-  async #readSome(rows: number, times: ReadTimes, isCurrent: (delivery: PendingDelivery) => boolean): Promise<boolean> {
+  async #readSome(rows: number, times: ReadTimes, isCurrent: IsCurrent): Promise<boolean> {
     const nowMs = monotonicMs()
     const generation = this.#generation
     const headIsDue = this.#nudged || this.isHeadDue
@@ -204,6 +221,7 @@ export class LaneBacklog {
     const read = await this.#list(times, after, limit)
     // What was dropped meanwhile may have been dropped for what this reading did not see yet.
     if (generation !== this.#generation) return false
+    this.#goesOn = read.length >= limit
     if (sawHead) this.#headReadAtMs = nowMs
     if (read.length >= this.#readRows && (this.#waiting === 0 || this.#deps.readAhead.isRoomy)) {
       this.#readRows = Math.min(this.#readRows * 2, MOST_READ_ROWS)
@@ -230,13 +248,13 @@ export class LaneBacklog {
   #list(times: ReadTimes, after: QueuePosition | undefined, limit: number): Promise<PendingDelivery[]> {
     const webhookId = this.#webhookId
     if (hasRecovered(times)) return listOldestDeliveries(this.#deps.knex, webhookId, times, limit)
-    if (after || limit > MOST_SHARED_ROWS) return listDueDeliveries(this.#deps.knex, webhookId, times, after, limit)
-    return this.#deps.readHead({ webhookId, times, limit })
+    const request = { webhookId, times, after, limit }
+    return limit > MOST_SHARED_ROWS ? listDueDeliveries(this.#deps.knex, request) : this.#deps.readTogether(request)
   }
 
   /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */
   async #holdsAllUpTo(position: QueuePosition, times: ReadTimes): Promise<boolean> {
-    if (this.#held.size < FIRST_READ_ROWS / 2) return false
+    if (this.#held.size < FEW_HELD) return false
     const waiting = await listWaitingUpTo(this.#deps.knex, this.#webhookId, times, position, this.#held.size + 1)
     return waiting.every((eventId) => this.#held.has(eventId) || this.#recordedDuringRead.has(eventId))
   }

@@ -208,21 +208,44 @@ export class Lane {
   pump(): void {
     if (this.#over) return
     while (this.#mayStart()) this.#start(this.#backlog.take())
-    if (this.#inFlight.size === 0 && !this.#backlog.next) this.#deps.gates.rest(this)
+    if (!this.#goesOn) {
+      if (this.#inFlight.size === 0) this.#deps.gates.rest(this.#gate, this)
+      else this.#deps.gates.withdraw(this.#gate, this)
+    }
     if (this.#stopping) {
       if (this.#inFlight.size === 0 && this.#backlog.underWay === this.#unrecordable) this.#finish('stopped')
       return
     }
     if (this.#reading) return
-    if (this.#wantsRows()) void this.#read()
-    else if (this.#idle() && this.#listened()) this.#finish('dry')
+    if (!this.#readOn() && this.#idle() && this.#listened()) this.#finish('dry')
   }
 
-  #wantsRows(): boolean {
-    if (!this.#backlog.wantsRows) return false
+  /** Its turn is near. */
+  prepare(): void {
+    if (!this.#over && !this.#stopping && !this.#reading) this.#readOn()
+  }
+
+  get isReady(): boolean {
+    return this.#backlog.next !== undefined
+  }
+
+  /** It has more to send, or more to read. */
+  get #goesOn(): boolean {
+    return this.#backlog.goesOn && !this.#stopping && !this.#over && this.#state.state === 'active'
+  }
+
+  /** @returns whether something is read now */
+  #readOn(): boolean {
     // A failed read is repeated on the next tick, not at once.
-    if (monotonicMs() < this.#readAgainAtMs) return false
-    return this.#state.state === 'active' || this.#stale
+    if (!this.#backlog.wantsRows() || monotonicMs() < this.#readAgainAtMs) return false
+    if (this.#stale) void this.#read(() => this.#discard())
+    else if (this.#state.state !== 'active') return false
+    else {
+      const share = this.#deps.gates.share(this.#gate, this)
+      if (!this.#backlog.wantsRows(share)) return false
+      void this.#read(() => this.#readDue(share))
+    }
+    return true
   }
 
   #mayStart(): boolean {
@@ -264,7 +287,7 @@ export class Lane {
       outcome.ok && outcome.durationMs < SLOW_AFTER_MS
         ? Math.min(this.#window * 2, this.#deps.maxInFlight)
         : FIRST_WINDOW
-    this.#deps.gates.leave(this.#gate, this, this.#backlog.next !== undefined && !this.#stopping && !this.#over)
+    this.#deps.gates.leave(this.#gate, this, this.#goesOn)
     const result = attemptResult(this.#token, entry.delivery, entry.startedAt, outcome, this.#deps.clock)
     this.#deps.attempted(result)
     // Recorded even when the lane was lost: the write is fenced by the token and drops it there.
@@ -274,11 +297,10 @@ export class Lane {
     this.pump()
   }
 
-  async #read(): Promise<void> {
+  async #read(work: () => Promise<void>): Promise<void> {
     this.#reading = true
     try {
-      if (this.#stale) await this.#discard()
-      else await this.#readDue()
+      await work()
     } catch {
       // The database does not answer: the state grows old, nothing starts, and a later tick reads again.
       this.#backlog.forgetPosition()
@@ -289,10 +311,10 @@ export class Lane {
     this.pump()
   }
 
-  async #readDue(): Promise<void> {
+  async #readDue(share: number): Promise<void> {
     const now = this.#deps.clock.now()
     const times = { now, until: this.#state.eagerUntil ?? now }
-    const found = await this.#backlog.read(times, (delivery) => this.#isCurrent(delivery))
+    const found = await this.#backlog.read(times, (delivery) => this.#isCurrent(delivery), share)
     // They could not be discarded: not read and tried again and again.
     if (found && this.#discardedNothing) this.#readAgainAtMs = monotonicMs() + READ_RETRY_MS
     this.#discardedNothing = false

@@ -6,7 +6,7 @@ import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
-import { discardOldCopies, listDueHeads, type HeadRequest } from '../src/deliveries/delivery-queue-repository.ts'
+import { discardOldCopies, listDueOfSeveral, type DueRequest } from '../src/deliveries/delivery-queue-repository.ts'
 import { clearEager, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
@@ -14,7 +14,7 @@ import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
-import { InFlightLimit, MOST_IN_FLIGHT } from './in-flight-limit.ts'
+import { GateSizer, WAITING_SIZE, type GateSize } from './gate-size.ts'
 import { Lane, type LaneDeps, type LaneOutcome } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
 import { LaneReturns } from './lane-returns.ts'
@@ -43,9 +43,10 @@ const MOST_LEFT_ALONE = 200
 
 /**
  * Requests in flight of this daemon. The second holds every failing and every slow webhook, so its size bounds what they
- * can take; the first is for those that answer at once, and as many as one process can keep busy.
+ * can take; the first is for those that answer at once, and as many as one process can keep busy. Of those that fail or are slow
+ * each request may take ten seconds, so each has a turn of its own.
  */
-const GATE_LIMITS = { healthy: MOST_IN_FLIGHT, retry: 256 }
+const GATE_SIZES: Record<GateName, GateSize> = { healthy: WAITING_SIZE, retry: { limit: 256, turn: 1 } }
 
 export interface LanesOptions {
   database: Database
@@ -65,7 +66,7 @@ export interface LanesOptions {
 export class Lanes {
   readonly #options: LanesOptions
   readonly #laneDeps: LaneDeps
-  readonly #gates = new RequestGates(GATE_LIMITS)
+  readonly #gates = new RequestGates(GATE_SIZES)
   readonly #lanes = new Map<string, Lane>()
   /** Webhooks between the first query of taking and the last of giving back. */
   readonly #busy = new Set<string>()
@@ -75,7 +76,7 @@ export class Lanes {
   readonly #views: LaneViews
   readonly #reserved = new ReservedLanes()
   #timer: NodeJS.Timeout | undefined
-  readonly #inFlightLimit = new InFlightLimit()
+  readonly #gateSizer = new GateSizer()
   readonly #returns: LaneReturns
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () =>
     this.nudge([...this.#lanes.keys(), ...this.#reserved.webhookIds]),
@@ -104,7 +105,7 @@ export class Lanes {
       maxInFlight,
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,
-      readHead: togetherInTick((requests: HeadRequest[]) => listDueHeads(database.knex, requests)),
+      readTogether: togetherInTick((requests: DueRequest[]) => listDueOfSeveral(database.knex, requests)),
       discard: (state, heldEventIds) => this.#discard(state, heldEventIds),
       attempted: (result) =>
         log.debug('delivery.attempted', {
@@ -317,7 +318,8 @@ export class Lanes {
   }
 
   async #watch(): Promise<void> {
-    this.#gates.setLimit('healthy', this.#inFlightLimit.look())
+    this.#gates.resize('healthy', this.#gateSizer.look())
+    this.#gates.look()
     for (const lane of this.#lanes.values()) lane.tick()
     // Until others that may be taking it for dead have done so, the lanes' rows say what they said: what was read grows old, and
     // nothing starts.

@@ -118,7 +118,12 @@ async function measure(world: BenchWorld, labIds: string[], webhookIds: string[]
         const now = clock.now()
         await findWork(database.knex, now, 200)
         await routeEvents(database.batch, now, 500)
-        await listDueDeliveries(database.knex, webhookIds[place]!, { now, until: now }, undefined, 100)
+        await listDueDeliveries(database.knex, {
+          webhookId: webhookIds[place]!,
+          times: { now, until: now },
+          after: undefined,
+          limit: 100,
+        })
       }),
     )
     await database.knex('delivery_queue').where({ webhook_id: webhookIds[place]! }).delete()

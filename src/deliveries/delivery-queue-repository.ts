@@ -57,35 +57,40 @@ function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } 
 const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test, b.is_message, b.body'
 const FROM = 'FROM delivery_queue q JOIN event_bodies b ON b.event_id = q.event_id'
 
-/**
- * Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them.
- * @param times read what is due up to then
- * @param after go on behind this position; undefined: from the head of the queue
- */
-export async function listDueDeliveries(
-  knex: Knex,
-  webhookId: string,
-  times: ReadTimes,
-  after: QueuePosition | undefined,
-  limit: number,
-): Promise<PendingDelivery[]> {
+/** What a lane reads next. */
+export interface DueRequest {
+  webhookId: string
+  /** Reads what is due up to then. */
+  times: ReadTimes
+  /** Goes on behind this position; undefined: from the head of the queue. */
+  after: QueuePosition | undefined
+  limit: number
+}
+
+interface Sql {
+  sql: string
+  values: unknown[]
+}
+
+function dueRows({ webhookId, times, after, limit }: DueRequest): Sql {
   const due = isToBeRead(times)
-  if (!after) {
-    const [rows] = await knex.raw(
-      `SELECT ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND ${due.sql} ORDER BY q.due_at, q.event_id LIMIT ?`,
-      [webhookId, ...due.values, limit],
-    )
-    return (rows as Row[]).map((row) => toPending(webhookId, row))
-  }
+  const order = 'ORDER BY q.due_at, q.event_id LIMIT ?'
+  if (!after)
+    return { sql: `${FROM} WHERE q.webhook_id = ? AND ${due.sql} ${order}`, values: [webhookId, ...due.values, limit] }
   // Written so that both servers see two ranges of the primary key, one behind the other: compared as a pair, the two columns
   // would make them walk every row of one due time. Left to itself, MySQL may begin with all bodies of later events.
-  const [rows] = await knex.raw(
-    `SELECT ${COLUMNS} FROM delivery_queue q FORCE INDEX (PRIMARY) STRAIGHT_JOIN event_bodies b ON b.event_id = q.event_id
-     WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?))
-     ORDER BY q.due_at, q.event_id LIMIT ?`,
-    [webhookId, ...due.values, after.dueAt, after.dueAt, after.eventId, limit],
-  )
-  return (rows as Row[]).map((row) => toPending(webhookId, row))
+  return {
+    sql: `FROM delivery_queue q FORCE INDEX (PRIMARY) STRAIGHT_JOIN event_bodies b ON b.event_id = q.event_id
+     WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?)) ${order}`,
+    values: [webhookId, ...due.values, after.dueAt, after.dueAt, after.eventId, limit],
+  }
+}
+
+/** Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them. */
+export async function listDueDeliveries(knex: Knex, request: DueRequest): Promise<PendingDelivery[]> {
+  const { sql, values } = dueRows(request)
+  const [rows] = await knex.raw(`SELECT ${COLUMNS} ${sql}`, values as Knex.RawBinding[])
+  return (rows as Row[]).map((row) => toPending(request.webhookId, row))
 }
 
 /** Of so many that a recovery brings, the oldest come first: their keys are read each time, and each is small. */
@@ -114,28 +119,20 @@ export async function listOldestDeliveries(
   return (rows as Row[]).map((row) => toPending(webhookId, row)).sort(inQueueOrder)
 }
 
-export interface HeadRequest {
-  webhookId: string
-  times: ReadTimes
-  limit: number
-}
-
-/** The same from the heads of several queues, in one statement. @returns the deliveries of each, in the order asked */
-export async function listDueHeads(knex: Knex, requests: HeadRequest[]): Promise<PendingDelivery[][]> {
+/** The same from several queues, in one statement. @returns the deliveries of each, in the order asked */
+export async function listDueOfSeveral(knex: Knex, requests: DueRequest[]): Promise<PendingDelivery[][]> {
+  if (requests.length === 1) return [await listDueDeliveries(knex, requests[0]!)]
   // Told apart by their place: two may ask for the same webhook, one of them for a lane that was just lost.
-  const due = requests.map(({ times }) => isToBeRead(times))
-  const part = (_: HeadRequest, place: number) =>
-    `(SELECT ${place} AS place, ${COLUMNS} ${FROM} WHERE q.webhook_id = ? AND ${due[place]!.sql}
-      ORDER BY q.due_at, q.event_id LIMIT ?)`
+  const parts = requests.map(dueRows)
   const [rows] = await knex.raw(
-    requests.map(part).join(' UNION ALL '),
-    requests.flatMap(({ webhookId, limit }, place) => [webhookId, ...due[place]!.values, limit]),
+    parts.map(({ sql }, place) => `(SELECT ${place} AS place, ${COLUMNS} ${sql})`).join(' UNION ALL '),
+    parts.flatMap(({ values }) => values) as Knex.RawBinding[],
   )
-  const heads = requests.map((): PendingDelivery[] => [])
+  const lists = requests.map((): PendingDelivery[] => [])
   for (const row of rows as (Row & { place: number })[]) {
-    heads[row.place]!.push(toPending(requests[row.place]!.webhookId, row))
+    lists[row.place]!.push(toPending(requests[row.place]!.webhookId, row))
   }
-  return heads.map((head) => head.sort(inQueueOrder))
+  return lists.map((list) => list.sort(inQueueOrder))
 }
 
 /** Copies of these events for these webhooks, for the transaction that has just queued them. */

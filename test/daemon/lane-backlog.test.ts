@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { LaneBacklog } from '../../daemon/lane-backlog.ts'
 import { ReadAhead } from '../../daemon/read-ahead.ts'
 import { monotonicMs } from '../../src/clock.ts'
-import { listDueHeads } from '../../src/deliveries/delivery-queue-repository.ts'
+import { listDueDeliveries, listDueOfSeveral, type DueRequest } from '../../src/deliveries/delivery-queue-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { HandDaemon } from '../support/hand-daemon.ts'
@@ -31,10 +31,9 @@ async function backlogOf(copies: number) {
     await daemon.route()
   }
   await add(copies)
-  const readHead = async (request: Parameters<typeof listDueHeads>[1][number]) =>
-    (await listDueHeads(knex, [request]))[0]!
-  const backlog = new LaneBacklog({ knex, readAhead: new ReadAhead(), readHead }, id)
-  const read = () => backlog.read({ now: ALL, until: ALL }, ({ epoch }) => epoch === 1)
+  const readTogether = async (request: DueRequest) => (await listDueOfSeveral(knex, [request]))[0]!
+  const backlog = new LaneBacklog({ knex, readAhead: new ReadAhead(), readTogether }, id)
+  const read = (share?: number) => backlog.read({ now: ALL, until: ALL }, ({ epoch }) => epoch === 1, share)
   const queued: string[] = await knex('delivery_queue').where({ webhook_id: id }).orderBy(['due_at', 'event_id']).pluck('event_id') // prettier-ignore
   const remove = (eventId: string) => knex('delivery_queue').where({ webhook_id: id, event_id: eventId }).delete()
   return { id, backlog, read, add, queued, remove }
@@ -67,14 +66,14 @@ test('after a recovery those of the oldest events come first, whenever their ret
 
 test('copies come in the order of the queue, each once, until a look at the head has found all of them', async () => {
   const { backlog, read, queued } = await backlogOf(7)
-  expect(backlog.wantsRows).toBe(true)
+  expect(backlog.wantsRows()).toBe(true)
   await read()
   expect(backlog.dryAtMs).toBeDefined()
-  expect(backlog.wantsRows).toBe(false)
+  expect(backlog.wantsRows()).toBe(false)
   expect(takeAll(backlog)).toEqual(queued)
   expect(backlog.underWay).toBe(7)
   backlog.nudge()
-  expect(backlog.wantsRows).toBe(true)
+  expect(backlog.wantsRows()).toBe(true)
   await read()
   expect(takeAll(backlog)).toEqual([])
   expect(backlog.dryAtMs).toBeDefined()
@@ -82,11 +81,9 @@ test('copies come in the order of the queue, each once, until a look at the head
 
 test('what comes with the lane is held as if it had been read, and no more is asked for until something is said to come', async () => {
   const { id, backlog, read, add, queued } = await backlogOf(3)
-  backlog.give(
-    (await listDueHeads(db.database.knex, [{ webhookId: id, times: { now: ALL, until: ALL }, limit: 10 }]))[0]!,
-    monotonicMs(),
-  )
-  expect([backlog.wantsRows, backlog.isHeadDue]).toEqual([false, false])
+  const request = { webhookId: id, times: { now: ALL, until: ALL }, after: undefined, limit: 10 }
+  backlog.give(await listDueDeliveries(db.database.knex, request), monotonicMs())
+  expect([backlog.wantsRows(), backlog.isHeadDue]).toEqual([false, false])
   expect(takeAll(backlog)).toEqual(queued)
   await add(1)
   backlog.nudge()
@@ -165,4 +162,20 @@ test('a long backlog is read part by part, and comes out whole and in order whil
   backlog.nudge()
   await read()
   expect(takeAll(backlog)).toHaveLength(1)
+})
+
+test('of a long backlog it reads no more than its share, and goes on until a reading finds less than it asked for', async () => {
+  const { backlog, read, queued } = await backlogOf(130)
+  expect(backlog.goesOn).toBe(false)
+  await read(60)
+  expect([backlog.wantsRows(60), backlog.wantsRows(1000), backlog.goesOn]).toEqual([false, true, true])
+  expect(takeAll(backlog)).toEqual(queued.slice(0, 60))
+  // Everything that was read has been sent, and there is more.
+  expect([backlog.wantsRows(0), backlog.wantsRows(2), backlog.goesOn]).toEqual([false, true, true])
+  expect(backlog.underWay).toBe(60)
+  await read(60)
+  backlog.take()
+  // What it has counts: it asks for the rest of its share.
+  await read(60)
+  expect([takeAll(backlog).length, backlog.goesOn]).toEqual([69, false])
 })

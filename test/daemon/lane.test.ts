@@ -32,12 +32,12 @@ const copyOf = (eventId: string, epoch: number): PendingDelivery =>
 function runLane(over: Partial<Record<keyof LaneDeps, unknown>>) {
   const deps = {
     clock: processClock,
-    gates: new RequestGates({ healthy: 10, retry: 10 }),
+    gates: new RequestGates({ healthy: { limit: 10, turn: 20 }, retry: { limit: 10, turn: 1 } }),
     readAhead: new ReadAhead(),
     maxInFlight: 10,
     crowded: () => false,
     attempted: () => {},
-    readHead: async () => [],
+    readTogether: async () => [],
     discard: async () => 0,
     ...over,
   } as unknown as LaneDeps
@@ -63,7 +63,7 @@ test('a deletion that comes while copies of before are discarded is discarded to
   const run = runLane({
     client: { send: (_request: unknown, done: typeof answer) => (answer = done) },
     record: (result: AttemptResult) => results.push(result),
-    readHead: async () => [...queue],
+    readTogether: async () => [...queue],
     discard: async ({ epoch }: LaneState, heldEventIds: string[]) => {
       discards += 1
       const old = queue.filter((copy) => copy.epoch < epoch && !heldEventIds.includes(copy.eventId))
@@ -130,7 +130,7 @@ test('copies of before a reactivation are not read over and over while one of th
     // Never answers.
     client: { send: (request: { headers: Record<string, string> }) => sent.push(request.headers['webhook-id']!) },
     record: () => {},
-    readHead: async () => {
+    readTogether: async () => {
       reads += 1
       await turn(1)
       return [...queue]
@@ -163,7 +163,7 @@ test('what waits is discarded at the deletion while another hangs, and that one 
     maxInFlight: 1,
     client: { send: (_request: unknown, done: typeof answer) => (answer = done) },
     record: (result: AttemptResult) => results.push(result),
-    readHead: async () => [...queue],
+    readTogether: async () => [...queue],
     discard: async ({ epoch }: LaneState, heldEventIds: string[]) => {
       held.push(heldEventIds)
       const old = queue.filter((copy) => copy.epoch < epoch && !heldEventIds.includes(copy.eventId))
@@ -198,7 +198,7 @@ test('a lane that only listens ends when its second is over, also where a tick c
   let reads = 0
   const run = runLane({
     // A tick a second after it began is one before a second after its end.
-    readHead: async () => {
+    readTogether: async () => {
       reads += 1
       await turn(100)
       return []
@@ -229,7 +229,7 @@ test('an attempt that fails while older copies are discarded is discarded behind
     maxInFlight: 2,
     client: { send: (_request: unknown, done: (outcome: AttemptOutcome) => void) => answers.push(done) },
     record: (result: AttemptResult) => results.push(result),
-    readHead: async () => [...queue],
+    readTogether: async () => [...queue],
     discard: async ({ epoch }: LaneState, heldEventIds: string[]) => {
       held.push(heldEventIds)
       if (held.length === 1) await under

@@ -63,7 +63,7 @@ test('a copy that is never taken, beside others that are, is tried twice before 
   /** What the recovered lane reads at a time, of what has failed. */
   const pulled = async (now: Date) => {
     const times = { now, until: (await eagerUntil())! }
-    const read = await listDueDeliveries(knex, id, times, undefined, 100)
+    const read = await listDueDeliveries(knex, { webhookId: id, times, after: undefined, limit: 100 })
     return read.filter(({ attempts }) => attempts > 0).map(({ eventId }) => eventId)
   }
 
@@ -143,7 +143,7 @@ test('an endpoint that is back for a moment only uses up none of what waits: the
   for (const other of others) {
     await daemon.record([{ copy: await daemon.copyOf(id, other), ok: true }])
     const times = { now: world.clock.now(), until: (await eagerUntil())! }
-    const brought = await listDueDeliveries(knex, id, times, undefined, 100)
+    const brought = await listDueDeliveries(knex, { webhookId: id, times, after: undefined, limit: 100 })
     expect(brought.map(({ eventId }) => eventId)).toContain(copy)
     // Twice in vain, and it waits for its eighth again.
     await daemon.record([{ copy: await waiting(), ok: false }])

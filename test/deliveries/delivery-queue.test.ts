@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { listDueDeliveries, listWaitingUpTo } from '../../src/deliveries/delivery-queue-repository.ts'
+import { listDueDeliveries, listDueOfSeveral, listWaitingUpTo } from '../../src/deliveries/delivery-queue-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import type { Knex } from 'knex'
@@ -59,26 +59,31 @@ test.each([
 ])('behind a position the copies come in order, and the server reads no others: %s', async (_, place) => {
   const position = { dueAt: dueAtOf(place), eventId: eventIds[place]! }
   const expected = eventIds.slice(place + 1, place + 1 + LIMIT)
-  for (const webhookId of webhookIds) {
-    const read = await listDueDeliveries(db.database.knex, webhookId, { now: LATER, until: LATER }, position, LIMIT)
+  const requestOf = (webhookId: string) => ({ webhookId, times: { now: LATER, until: LATER }, after: position, limit: LIMIT }) // prettier-ignore
+  const each = webhookIds.map((webhookId) => listDueDeliveries(db.database.knex, requestOf(webhookId)))
+  const together = await listDueOfSeveral(db.database.knex, webhookIds.map(requestOf))
+  for (const read of [...(await Promise.all(each)), ...together]) {
     expect(read.map(({ eventId }) => eventId)).toEqual(expected)
     expect(read.map(({ dueAt }) => dueAt)).toEqual(expected.map((__, n) => dueAtOf(place + 1 + n)))
   }
-  const rows = await rowsReadFor((knex) =>
-    listDueDeliveries(knex, webhookIds[0]!, { now: LATER, until: LATER }, position, LIMIT),
-  )
   // A row of the queue and one of the bodies each, and where the ranges end.
+  const rows = await rowsReadFor((knex) => listDueDeliveries(knex, requestOf(webhookIds[0]!)))
   expect(rows).toBeLessThan(2 * LIMIT + 20)
+  // Together, once more for those that the server puts aside.
+  const rowsOfAll = await rowsReadFor((knex) => listDueOfSeveral(knex, webhookIds.map(requestOf)))
+  expect(rowsOfAll).toBeLessThan(webhookIds.length * (3 * LIMIT + 20))
 })
 
 test('what is due later than asked for is left out, before and behind a position', async () => {
   const until = dueAtOf(AT_ONCE + 9)
   const position = { dueAt: dueAtOf(AT_ONCE - 5), eventId: eventIds[AT_ONCE - 5]! }
-  const read = await listDueDeliveries(db.database.knex, webhookIds[1]!, { now: until, until }, position, LIMIT)
+  const webhookId = webhookIds[1]!
+  const request = { webhookId, times: { now: until, until }, after: position, limit: LIMIT }
+  const read = await listDueDeliveries(db.database.knex, request)
   expect(read.map(({ eventId }) => eventId)).toEqual(eventIds.slice(AT_ONCE - 4, AT_ONCE + 10))
-  expect(
-    await listDueDeliveries(db.database.knex, webhookIds[1]!, { now: LATER, until: new Date(0) }, position, LIMIT),
-  ).toEqual([])
+  expect(await listDueDeliveries(db.database.knex, { ...request, times: { now: LATER, until: new Date(0) } })).toEqual(
+    [],
+  )
 })
 
 test.each([

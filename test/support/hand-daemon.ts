@@ -48,7 +48,8 @@ export class HandDaemon {
 
   /** What waits for the webhook, whatever its time. */
   waiting(webhookId: string): Promise<PendingDelivery[]> {
-    return listDueDeliveries(this.#world.database.knex, webhookId, { now: ALL, until: ALL }, undefined, ROWS)
+    const times = { now: ALL, until: ALL }
+    return listDueDeliveries(this.#world.database.knex, { webhookId, times, after: undefined, limit: ROWS })
   }
 
   async copyOf(webhookId: string, eventId: string): Promise<PendingDelivery> {
