@@ -195,8 +195,7 @@ export class LaneBacklog {
   async #read(times: ReadTimes, isCurrent: IsCurrent, share: number): Promise<boolean> {
     // Each read chooses among many.
     if (hasRecovered(times)) this.#readRows = MOST_READ_ROWS
-    // What is sent in others' turns would only wait here.
-    const wanted = share < Infinity ? Math.max(share - this.#waiting, FIRST_READ_ROWS) : this.#readRows
+    const wanted = this.#rowsWanted(times, share)
     const rows = this.#deps.readAhead.begin(wanted)
     // Then it asks for more only when it has little left, not again and again for what it can't have.
     if (rows < wanted) this.#readRows = Math.max(FIRST_READ_ROWS, rows)
@@ -205,6 +204,12 @@ export class LaneBacklog {
     } finally {
       this.#deps.readAhead.end(rows)
     }
+  }
+
+  /** What it can't send soon would only wait here; but what chooses among thousands of keys each time is not to bring a few. */
+  #rowsWanted(times: ReadTimes, share: number): number {
+    if (share === Infinity || hasRecovered(times)) return this.#readRows
+    return Math.max(share - this.#waiting, FIRST_READ_ROWS)
   }
 
   async #readSome(rows: number, times: ReadTimes, isCurrent: IsCurrent): Promise<boolean> {

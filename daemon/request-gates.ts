@@ -50,6 +50,11 @@ function newGate(size: GateSize): Gate {
   return { size, inFlight: 0, waiting, late: new Set() }
 }
 
+/** So many wait that what they read ahead would stand there for long. */
+function isCrowded({ fresh, going, far }: Waiting): boolean {
+  return far.size > 0 || fresh.size + going.size > MOST_NEAR
+}
+
 export class RequestGates {
   readonly #gates: Record<GateName, Gate>
   /** How many requests are left of each member's turn; it is not in here while it has nothing to send. */
@@ -87,7 +92,7 @@ export class RequestGates {
   share(name: GateName, member: GateMember): number {
     const gate = this.#gates[name]
     const left = this.#left.get(member)
-    if (gate.waiting.far.size === 0 || left === undefined) return Infinity
+    if (left === undefined || !isCrowded(gate.waiting)) return Infinity
     if (left > 0) return left
     this.#wait(gate, member)
     return gate.waiting.near.has(member) ? gate.size.turn : 0

@@ -262,3 +262,39 @@ test('an attempt that fails while older copies are discarded is discarded behind
   await turn()
   expect([queue, run.outcome]).toEqual([[], 'dry'])
 })
+
+test('lanes whose backlogs wait for their turns read nothing until then, and each gets its turns', async () => {
+  const [LANES, TURN, SENDS] = [40, 25, 4000]
+  const gates = new RequestGates({ healthy: { limit: 1, turn: TURN }, retry: { limit: 1, turn: 1 } })
+  const done: ((outcome: AttemptOutcome) => void)[] = []
+  const ok = { ok: true, class: 'ok', status: 204, error: null, answer: null, durationMs: 1 } as AttemptOutcome
+  const lanes = Array.from({ length: LANES }, () => ({ read: 0, sent: 0, reads: 0 }))
+  for (const lane of lanes) {
+    runLane({
+      gates,
+      client: {
+        send: (_request: unknown, answered: (outcome: AttemptOutcome) => void) => {
+          lane.sent += 1
+          done.push(answered)
+        },
+      },
+      record: () => {},
+      // Behind what was read before there is always more.
+      readTogether: async ({ limit }: { limit: number }) => {
+        lane.reads += 1
+        return Array.from({ length: limit }, () => copyOf(String(lane.read++), 5))
+      },
+    })
+  }
+  let mostAhead = 0
+  for (let sends = 0; sends < SENDS; sends++) {
+    while (done.length === 0) await turn(0)
+    mostAhead = Math.max(mostAhead, lanes.reduce((sum, { read, sent }) => sum + read - sent, 0)) // prettier-ignore
+    done.pop()!({ ...ok })
+  }
+  // What each had for its first turn, and the turns of those that are near.
+  expect(mostAhead).toBeLessThanOrEqual(LANES * 20 + 17 * TURN)
+  const sent = lanes.map((lane) => lane.sent).toSorted((a, b) => a - b)
+  expect(sent.at(-1)! - sent[0]!).toBeLessThanOrEqual(3 * TURN)
+  for (const { reads, sent: count } of lanes) expect(reads).toBeLessThanOrEqual(2 + Math.ceil(count / TURN))
+})
