@@ -3,7 +3,7 @@
  * that is killed before it could mark a message leaves it to whoever finds it, under the same Idempotency-Key.
  */
 import type { Knex } from 'knex'
-import { insistOnMark } from '../../db/connection.ts'
+import { insistOnMark, withinBudget } from '../../db/connection.ts'
 import type { Clock } from '../clock.ts'
 import { seal, unseal, type Keys } from '../crypto.ts'
 import { errorFields, type Logger } from '../logger.ts'
@@ -57,7 +57,8 @@ export class SmsSender {
   /** Everything that is due, and an end to what has expired. */
   async sendDue(): Promise<void> {
     const { knex, clock } = this.#deps
-    await recordSmsExpired(knex, clock.now())
+    // Two processes that look at once may each wait for rows of the other: the server lets one of them begin again.
+    await withinBudget(() => recordSmsExpired(knex, clock.now()))
     for (const sms of await listDueSms(knex, clock.now(), MESSAGES_AT_A_TIME)) await this.#send(sms)
   }
 
@@ -85,7 +86,7 @@ export class SmsSender {
 
   async #send(sms: Sms): Promise<void> {
     const { knex, clock, keys, gateway, logger } = this.#deps
-    if (!(await claimSms(knex, sms, new Date(clock.nowMs() + RETRY_MS)))) return
+    if (!(await withinBudget(() => claimSms(knex, sms, new Date(clock.nowMs() + RETRY_MS))))) return
     try {
       const { to, text } = JSON.parse(unseal(keys, sms.content, `sms:${sms.id}`).toString('utf8'))
       await gateway.send({ id: sms.id, to, text })

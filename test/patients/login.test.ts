@@ -293,6 +293,20 @@ describe('the SMS', () => {
     expect((await verify(otpToken, lastCode())).status).toBe(200)
   })
 
+  test('is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {
+    for (let round = 0; round < 15; round++) {
+      app.clock.advance(MINUTE)
+      app.sms.down = true
+      const contacts = Array.from({ length: 4 }, newContact)
+      for (const one of contacts) await buildPatient(app, account, { contact: one })
+      for (const one of contacts) await requestOtp(one)
+      app.sms.down = false
+      app.clock.advance(10 * SECOND)
+      await Promise.all(Array.from({ length: 6 }, () => app.smsSender.sendDue()))
+      for (const one of contacts) expect(texts(one)).toHaveLength(1)
+    }
+  })
+
   test('that could not be sent in the life of its code is given up, and its content is gone', async () => {
     app.sms.down = true
     await requestOtp()
