@@ -8,15 +8,12 @@ import type { PendingDelivery } from '../src/deliveries/delivery-queue-repositor
 import { LANE_VIEW_MAX_AGE_MS, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { LaneBacklog, type LaneBacklogDeps } from './lane-backlog.ts'
+import { LaneWindow, type InFlight } from './lane-window.ts'
 import type { GateName, RequestGates } from './request-gates.ts'
 import type { TakenLane } from './lane-ownership.ts'
 import { attemptResult, signedRequest } from './signed-delivery.ts'
 import type { AttemptOutcome, WebhookClient } from './webhook-client.ts'
 
-/** A request that is unanswered for so long makes its lane a slow one. */
-const SLOW_AFTER_MS = 1000
-const FIRST_WINDOW = 2
-const FAILING_WINDOW = 2
 /** A dry lane listens so long before it settles, so that a trickle of events costs no new job each. */
 const LISTEN_MS = 1000
 /** A lane that may have listened enough in so long counts as one that leaves. */
@@ -38,12 +35,6 @@ export interface LaneDeps extends LaneBacklogDeps {
   attempted: (result: AttemptResult) => void
 }
 
-interface InFlight {
-  delivery: PendingDelivery
-  startedAt: Date
-  startedAtMs: number
-}
-
 /** How its run ended. */
 export type LaneOutcome = 'dry' | 'lost' | 'stopped'
 
@@ -55,11 +46,10 @@ export class Lane {
   #state: LaneState
   #stateAtMs: number
   #gate: GateName
-  #window = FIRST_WINDOW
   readonly #backlog: LaneBacklog
   /** Of those under way, how many can't be recorded. */
   #unrecordable = 0
-  readonly #inFlight = new Set<InFlight>()
+  readonly #inFlight: LaneWindow
   #readAgainAtMs = -Infinity
   /** When it was told last whether its webhook is failing. */
   #healthAtMs = -Infinity
@@ -76,6 +66,7 @@ export class Lane {
     this.webhookId = state.webhookId
     this.#deps = deps
     this.#backlog = new LaneBacklog(deps, state.webhookId)
+    this.#inFlight = new LaneWindow(deps.maxInFlight)
     this.#token = token
     this.#state = state
     this.#stateAtMs = readAtMs
@@ -250,19 +241,13 @@ export class Lane {
 
   #mayStart(): boolean {
     const { next } = this.#backlog
-    if (!next || this.#stopping || this.#inFlight.size >= this.#limit()) return false
+    if (!next || this.#stopping || this.#inFlight.isFull(this.#state.failing)) return false
     if (monotonicMs() - this.#stateAtMs > LANE_VIEW_MAX_AGE_MS || !this.#isCurrent(next)) return false
     return this.#deps.gates.tryEnter(this.#gate, this)
   }
 
   #isCurrent(delivery: PendingDelivery): boolean {
     return this.#state.state === 'active' && delivery.epoch === this.#state.epoch
-  }
-
-  #limit(): number {
-    return this.#state.failing
-      ? Math.min(FAILING_WINDOW, this.#deps.maxInFlight)
-      : Math.min(this.#window, this.#deps.maxInFlight)
   }
 
   #idle(): boolean {
@@ -276,17 +261,12 @@ export class Lane {
 
   #start(delivery: PendingDelivery): void {
     const { clock, client } = this.#deps
-    const entry: InFlight = { delivery, startedAt: clock.now(), startedAtMs: monotonicMs() }
-    this.#inFlight.add(entry)
+    const entry = this.#inFlight.start(delivery, clock.now())
     client.send(signedRequest(this.#settings, delivery, entry.startedAt), (outcome) => this.#ended(entry, outcome))
   }
 
   #ended(entry: InFlight, outcome: AttemptOutcome): void {
-    this.#inFlight.delete(entry)
-    this.#window =
-      outcome.ok && outcome.durationMs < SLOW_AFTER_MS
-        ? Math.min(this.#window * 2, this.#deps.maxInFlight)
-        : FIRST_WINDOW
+    this.#inFlight.ended(entry, outcome)
     this.#deps.gates.leave(this.#gate, this, this.#goesOn)
     const result = attemptResult(this.#token, entry.delivery, entry.startedAt, outcome, this.#deps.clock)
     this.#deps.attempted(result)
@@ -344,9 +324,7 @@ export class Lane {
 
   /** A lane counts as slow or failing until that ends, with everything it has in flight. */
   #chooseGate(): void {
-    const [oldest] = this.#inFlight
-    const slow = oldest !== undefined && monotonicMs() - oldest.startedAtMs >= SLOW_AFTER_MS
-    const gate: GateName = this.#state.failing || slow ? 'retry' : 'healthy'
+    const gate: GateName = this.#state.failing || this.#inFlight.isSlow ? 'retry' : 'healthy'
     if (gate === this.#gate) return
     const from = this.#gate
     this.#gate = gate

@@ -1,0 +1,53 @@
+/**
+ * The requests of one lane that are in flight, and how many there may be: two at first, twice as many with each quick success, up to
+ * what its endpoint is to have at once.
+ */
+import { monotonicMs } from '../src/clock.ts'
+import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
+import type { AttemptOutcome } from './webhook-client.ts'
+
+/** A request that is unanswered for so long makes its lane a slow one. */
+const SLOW_AFTER_MS = 1000
+const FIRST_WINDOW = 2
+const FAILING_WINDOW = 2
+
+export interface InFlight {
+  delivery: PendingDelivery
+  startedAt: Date
+  startedAtMs: number
+}
+
+export class LaneWindow {
+  readonly #maxInFlight: number
+  readonly #inFlight = new Set<InFlight>()
+  #window = FIRST_WINDOW
+
+  constructor(maxInFlight: number) {
+    this.#maxInFlight = maxInFlight
+  }
+
+  get size(): number {
+    return this.#inFlight.size
+  }
+
+  isFull(failing: boolean): boolean {
+    return this.size >= Math.min(failing ? FAILING_WINDOW : this.#window, this.#maxInFlight)
+  }
+
+  /** The oldest has been unanswered for long. */
+  get isSlow(): boolean {
+    const [oldest] = this.#inFlight
+    return oldest !== undefined && monotonicMs() - oldest.startedAtMs >= SLOW_AFTER_MS
+  }
+
+  start(delivery: PendingDelivery, startedAt: Date): InFlight {
+    const entry: InFlight = { delivery, startedAt, startedAtMs: monotonicMs() }
+    this.#inFlight.add(entry)
+    return entry
+  }
+
+  ended(entry: InFlight, { ok, durationMs }: AttemptOutcome): void {
+    this.#inFlight.delete(entry)
+    this.#window = ok && durationMs < SLOW_AFTER_MS ? Math.min(this.#window * 2, this.#maxInFlight) : FIRST_WINDOW
+  }
+}
