@@ -44,7 +44,7 @@ const CONTROLS: Breakage[] = [
   {
     name: 'budget of their own: failing and slow webhooks take slots of the healthy',
     file: 'daemon/lane.ts',
-    edits: [["const gate: GateName = this.#state.failing || slow ? 'retry' : 'healthy'", "const gate: GateName = slow ? 'healthy' : 'healthy'"]],
+    edits: [["this.#state.failing || this.#inFlight.isSlow ? 'retry' : 'healthy'", "this.#inFlight.isSlow ? 'healthy' : 'healthy'"]],
     tests: [GUARDS_TEST],
     only: 'hold up nobody else',
   },
