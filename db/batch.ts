@@ -30,7 +30,7 @@ export type BatchResult = RowDataPacket[] & ResultSetHeader
 export type Send = (statements: Statement[]) => Promise<BatchResult[]>
 
 export interface BatchPool {
-  /** One transaction of one or more round trips. BEGIN goes along with the first statements; COMMIT is the caller's last one. */
+  /** One transaction of one or more round trips. The first statement begins it; COMMIT is the caller's last one. */
   transaction<T>(work: (send: Send) => Promise<T>): Promise<T>
   /** How often one had to wait for a connection so far. */
   waits(): number
@@ -64,6 +64,9 @@ export function idList(ids: string[]): SqlText {
 }
 
 export const COMMIT: Statement = { sql: 'COMMIT' }
+
+/** The first statement behind a COMMIT or ROLLBACK begins a transaction: to say so is one statement more to be answered. */
+const BEGINS_BY_ITSELF = 'SET autocommit=0'
 
 /** How long a connection's view of the server's clock serves, in milliseconds. */
 const CLOCK_VIEW_MS = 10_000
@@ -117,7 +120,7 @@ export function createBatchPool(
       if (!prepared.has(connection)) {
         watch.add(connection)
         endWhenReadOnly(connection)
-        await query(connection, sessionStatements.join(';'))
+        await query(connection, [...sessionStatements, BEGINS_BY_ITSELF].join(';'))
         prepared.add(connection)
       }
       await readClock(connection)
@@ -178,8 +181,6 @@ export function createBatchPool(
     let committed = false
     const send: Send = async (statements) => {
       const texts = statements.map(textOf)
-      if (!begun) texts.unshift('START TRANSACTION')
-      const first = begun ? 0 : 1
       begun = true
       const commits = statements.at(-1)?.sql === COMMIT.sql
       const fences = commits ? fence(connection) : []
@@ -187,7 +188,7 @@ export function createBatchPool(
       const results = await query(connection, texts.join(';\n'))
       if (commits) committed = true
       if (texts.length === 1) return [results] as BatchResult[]
-      return (results as BatchResult[]).slice(first).toSpliced(-1 - fences.length, fences.length)
+      return (results as BatchResult[]).toSpliced(-1 - fences.length, fences.length)
     }
     try {
       const result = await work(send)
