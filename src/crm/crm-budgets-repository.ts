@@ -84,22 +84,23 @@ export interface ClaimAlong {
  * @param accountIds each once, in the order in which everybody locks what belongs to accounts
  */
 export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAlong {
-  return accountIds.length === 1 ? claimOneAlong(accountIds, limit) : claimGroupAlong(accountIds, limit)
+  return accountIds.length === 1 ? claimOneAlong(accountIds) : claimGroupAlong(accountIds, limit)
 }
 
 /**
  * One statement. SYSDATE is read for each row once that is locked, so that the time is later than that of every call accepted
- * before, also where the statement had to wait. Where a server makes NOW of it, a call that waited is refused, and asked by itself.
+ * before, also where the statement had to wait. Where a server makes NOW of it, a call that waited is refused, and asked by itself;
+ * so is an account's first one, which has no row yet: a statement that can make one costs every other call more.
  */
-function claimOneAlong(accountIds: string[], limit: number): ClaimAlong {
+function claimOneAlong(accountIds: string[]): ClaimAlong {
   return {
     statements: [
       {
-        sql: `INSERT INTO crm_budgets (account_id, calls)
-          SELECT id, CONCAT(REPEAT(CHAR(0), ?), ${packed(LOCKED_NOW)}) FROM accounts FORCE INDEX (PRIMARY) WHERE id IN (?)
-          ON DUPLICATE KEY UPDATE calls = IF(${isAccepted(packed(LOCKED_NOW), windowStart(LOCKED_NOW))},
-            CONCAT(SUBSTRING(calls, 9), ${packed(LOCKED_NOW)}), NULL)`,
-        values: [(limit - 1) * BYTES, accountIds],
+        sql: `UPDATE crm_budgets FORCE INDEX (PRIMARY)
+          SET calls = IF(${isAccepted(packed(LOCKED_NOW), windowStart(LOCKED_NOW))},
+            CONCAT(SUBSTRING(calls, 9), ${packed(LOCKED_NOW)}), NULL)
+          WHERE account_id IN (?)`,
+        values: [accountIds],
       },
     ],
     read: ([counted], rows) => (counted!.affectedRows > 0 ? budgetsOf(rows) : new Map()),

@@ -139,7 +139,7 @@ test('an account whose row is not to be seen yet has no budget, and is not an un
 test('counted along with other work, one alone and one of a group are judged alike, and a refused one has no budget', async () => {
   const ids = [await insertAccount(), await insertAccount()].sort()
   for (let n = 1; n < LIMIT; n++) {
-    const { budgets } = await claimAlong(n % 2 === 0 ? ids : [ids[0]!])
+    const { budgets } = await claimAlong(n % 2 === 1 ? ids : [ids[0]!])
     expect(budgets.get(ids[0]!)).toMatchObject({ isAccepted: true, limit: LIMIT, remaining: LIMIT - n })
   }
   await claimAlong([ids[0]!])
@@ -148,13 +148,13 @@ test('counted along with other work, one alone and one of a group are judged ali
   expect([await counted(ids[0]!), await counted(ids[1]!)]).toEqual([LIMIT, 3])
 })
 
-test('one that has no row yet has its first call counted, alone and in a group', async () => {
-  const ids = [await insertAccount(), await insertAccount(), await insertAccount()].sort()
-  for (const group of [[ids[0]!], ids.slice(1)]) {
-    const { budgets } = await claimAlong(group)
-    expect([...budgets.values()]).toMatchObject(group.map(() => ({ isAccepted: true, remaining: LIMIT - 1 })))
-  }
-  expect(await Promise.all(ids.map(counted))).toEqual([1, 1, 1])
+test('one that has no row yet has its first call counted in a group, and alone is told to be asked by itself', async () => {
+  const [alone, ...group] = [await insertAccount(), await insertAccount(), await insertAccount()].sort()
+  const { budgets } = await claimAlong(group)
+  expect([...budgets.values()]).toMatchObject(group.map(() => ({ isAccepted: true, remaining: LIMIT - 1 })))
+  expect(await Promise.all(group.map(counted))).toEqual([1, 1])
+  expect(await claimAlong([alone!])).toEqual({ known: [alone], budgets: new Map() })
+  expect(await db.database.knex('crm_budgets').where({ account_id: alone! })).toEqual([])
 })
 
 test('where a refused one was counted elsewhere at the very same time nobody of the group is taken for counted', () => {
