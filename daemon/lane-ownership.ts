@@ -101,12 +101,11 @@ export class LaneOwnership {
    */
   takingAnyAlong(exceptIds: string[], token: string, isFree: (webhookId: string) => boolean): TakingAnyAlong {
     const readAtMs = monotonicMs()
+    const taking = { token, exceptIds, most: MOST_COPIES_ALONG }
     return {
-      token,
-      exceptIds,
-      most: MOST_COPIES_ALONG,
+      ...taking,
       read: (results) => {
-        const { states, settings, copies } = readTaken(results, token, isFree)
+        const { states, settings, copies } = readTaken(results, taking, isFree)
         const headOf = Map.groupBy(copies, ({ webhookId }) => webhookId)
         return this.#takenLanes(states, token, readAtMs, settings, headOf)
       },

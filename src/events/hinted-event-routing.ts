@@ -70,35 +70,35 @@ function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }
     },
     { sql: 'DELETE FROM unrouted_events WHERE event_id = @event' },
     { sql: FAN_OUT, values: [now, EVENT] },
-    { sql: 'SET @taken = IF(ROW_COUNT() BETWEEN 1 AND ?, @event, NULL)', values: [most] },
     {
+      // ROW_COUNT: of the statement before this one.
       sql: `UPDATE ${LANES}
             SET l.due_at = LEAST(COALESCE(l.due_at, q.due_at), q.due_at),
-              l.owner = IF(@taken IS NULL OR l.owner IS NOT NULL OR l.webhook_id IN (?), l.owner, ?)
+              l.owner = IF(ROW_COUNT() > ? OR l.owner IS NOT NULL OR l.webhook_id IN (?), l.owner, ?)
             WHERE q.event_id = @event`,
-      values: [idList(exceptIds), token],
+      values: [most, idList(exceptIds), token],
     },
   ]
 }
 
 /**
  * After the lanes are locked, so that what others have queued is seen. The order of tables is said: statistics of a queue are of no
- * use. A lane's row comes once for each of its secrets, in the order in which `settingsStatements` reads these, or without one.
+ * use. A lane's row comes once for each of its secrets, or without one, in no order: of so few, who reads them sorts them sooner.
  */
 function readStatements(now: Date): Statement[] {
   return [
     {
-      sql: `SELECT ${STATE_COLUMNS.join(', ')}, l.owner, w.id, w.endpoint, s.sealed, s.expires_at,
+      sql: `SELECT ${STATE_COLUMNS.join(', ')}, l.owner, w.id, w.endpoint, s.id AS secret_id, s.sealed, s.expires_at,
               q.event_id, q.due_at, q.attempts, q.early_attempts, q.is_test, q.epoch AS copy_epoch,
               q.epoch = w.epoch AND NOT EXISTS (
                 SELECT 1 FROM delivery_queue o WHERE o.webhook_id = q.webhook_id AND o.event_id <> q.event_id
               ) AS is_head
             FROM ${LANES} STRAIGHT_JOIN webhooks w ON w.id = q.webhook_id
             LEFT JOIN webhook_secrets s ON s.webhook_id = q.webhook_id AND (s.expires_at IS NULL OR s.expires_at > ?)
-            WHERE q.event_id = @event ORDER BY q.webhook_id, s.expires_at, s.id DESC`,
+            WHERE q.event_id = @event`,
       values: [now],
     },
-    { sql: 'SELECT body, is_message FROM event_bodies WHERE event_id = @taken' },
+    { sql: 'SELECT body, is_message FROM event_bodies WHERE event_id = @event' },
   ]
 }
 
@@ -112,13 +112,26 @@ export interface ReadOfTaken {
 }
 
 /** @param isFree of what is this daemon's by its row: nothing in this process runs it */
-export function readTaken(read: BatchResult[], token: string, isFree: (webhookId: string) => boolean): ReadOfTaken {
+export function readTaken(
+  read: BatchResult[],
+  { token, most }: Pick<TakingAny, 'token' | 'most'>,
+  isFree: (webhookId: string) => boolean,
+): ReadOfTaken {
   const [rows, [body]] = read as [BatchResult, BatchResult]
+  const lanes = Map.groupBy(rows, (row) => row.webhook_id as string)
+  const isTaken = (row: Row) => row.owner === token && isFree(row.webhook_id)
   // Of too many lanes, none was to be taken.
-  const own = (body ? rows.filter((row) => row.owner === token && isFree(row.webhook_id)) : []) as BatchResult
-  const taken = own.filter((row, n) => row.webhook_id !== own[n - 1]?.webhook_id) as BatchResult
-  const secrets = own.filter((row) => row.sealed !== null) as BatchResult
+  const own = !body || lanes.size > most ? [] : [...lanes.values()].filter(([row]) => isTaken(row!))
+  const taken = own.map(([row]) => row!) as BatchResult
+  const secrets = own.flatMap((ofLane) => ofLane.filter(({ sealed }) => sealed !== null).sort(bySecret)) as BatchResult
   const heads = taken.filter((row) => row.is_head === 1)
   const copies = readCopies(heads.map((row) => ({ ...row, ...body, epoch: row.copy_epoch })))
   return { states: readOwned(taken), settings: [taken, secrets], copies: [...copies.values()].flat() }
+}
+
+type Row = BatchResult[number]
+
+/** As `settingsStatements` reads them: the current one first, then the one that is valid for the shortest time. */
+function bySecret(a: Row, b: Row): number {
+  return (a.expires_at?.getTime() ?? 0) - (b.expires_at?.getTime() ?? 0) || (a.secret_id < b.secret_id ? 1 : -1)
 }
