@@ -42,15 +42,14 @@ const CLOCK_JOB_EVERY_MS: Record<ClockJobName, number> = {
   'send-messages': 5000,
 }
 
-/** One lane, whoever takes it, or several that are this process's already. */
-export type LaneJobData = { webhook: string } | { webhooks: string[] }
+export interface LaneJobData {
+  webhook: string
+}
 
 export interface Scheduler {
   start(): Promise<void>
   /** Saves a job for a lane unless one is there. */
   offer(name: LaneJobName, webhookId: string): void
-  /** Saves one job for lanes that this process owns; in the shared store, where they are seen one by one, one for each. */
-  runOwn(name: LaneJobName, webhookIds: string[]): void
   /** Frees the jobs that a daemon which is dead had locked. */
   free(processName: string): void
   stop(): Promise<void>
@@ -136,10 +135,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         void joinSharedStore(mongodbUrl).catch((error) => log.warn('job_store.failed', errorFields(error)))
     },
     offer,
-    runOwn(name, webhookIds) {
-      if (shared) for (const webhookId of webhookIds) offer(name, webhookId)
-      else void saveOwnLanesJob(embedded, name, webhookIds, log)
-    },
     free(deadProcess) {
       shared?.store.unlockJobsOf(deadProcess).catch((error) => log.debug('job_store.unlock_failed', errorFields(error)))
     },
@@ -201,15 +196,7 @@ function createAgenda(
   for (const [name, run] of Object.entries(laneJobs)) {
     agenda.define<LaneJobData>(
       name,
-      (job) => {
-        const { data } = job.attrs
-        const webhookIds = 'webhooks' in data ? data.webhooks : [data.webhook]
-        return runTouching(
-          job as Job<unknown>,
-          async () => void (await Promise.all(webhookIds.map((webhookId) => run(webhookId)))),
-          log,
-        )
-      },
+      (job) => runTouching(job as Job<unknown>, () => run(job.attrs.data.webhook), log),
       { concurrency: CONCURRENT_LANES },
     )
   }
@@ -232,15 +219,6 @@ async function saveLaneJob(agenda: Agenda, name: LaneJobName, webhookId: string,
     if ((error as { code?: unknown }).code === DUPLICATE_KEY) return true
     log.debug('job_store.offer_failed', { ...errorFields(error), webhookId })
     return false
-  }
-}
-
-/** They are taken and reserved: another job for one of them finds it running. Where this fails, the next look at what is owned runs them. */
-async function saveOwnLanesJob(agenda: Agenda, name: LaneJobName, webhooks: string[], log: Logger): Promise<void> {
-  try {
-    await agenda.create<LaneJobData>(name, { webhooks }).schedule(processClock.now()).save()
-  } catch (error) {
-    log.debug('job_store.offer_failed', errorFields(error))
   }
 }
 

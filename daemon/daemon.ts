@@ -29,7 +29,6 @@ import { recoverDeliveries } from './jobs/recover-deliveries.ts'
 import { retryWebhook } from './jobs/retry-webhook.ts'
 import { sendMails } from './jobs/send-mails.ts'
 import { sendMessages } from './jobs/send-messages.ts'
-import type { TakenLane } from './lane-ownership.ts'
 import { Lanes } from './lanes.ts'
 import { createMailTransport } from './mail-transport.ts'
 import { Membership } from './membership.ts'
@@ -130,14 +129,6 @@ export async function startDaemon({
   const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
   const jobOf = ({ failing }: { failing: boolean }) => (failing ? 'retry-webhook' : 'deliver-webhook')
-  const runTaken = (taken: TakenLane[]) => {
-    for (const [name, ofJob] of Map.groupBy(taken, ({ state }) => jobOf(state))) {
-      scheduler.runOwn(
-        name,
-        ofJob.map(({ state }) => state.webhookId),
-      )
-    }
-  }
   const ticker = new Ticker({
     database,
     clock,
@@ -147,17 +138,13 @@ export async function startDaemon({
     leftAlone: () => lanes.broken(),
     chooseAlong: (...given) => lanes.chooseAlong(...given),
     chooseAnyAlong: () => lanes.chooseAnyAlong(),
-    takenEarly: (taken) => {
-      lanes.reserveEarly(taken)
-      runTaken(taken)
-    },
+    takenEarly: (taken) => lanes.runTakenEarly(taken),
     confirmed: (taken) => lanes.confirm(taken),
     routed: ({ eventIds, webhookIds, taken, ...batch }) => {
       traces?.routed(eventIds, batch)
       const own = new Set(taken.map(({ state }) => state.webhookId))
       const others = lanes.nudge(webhookIds).filter((webhookId) => !own.has(webhookId))
-      lanes.reserve(taken)
-      runTaken(taken)
+      lanes.runTaken(taken)
       if (others.length > 0 && membership.others.length > 0) {
         hints.send('lanes', { webhookIds: others, exceptToken: membership.token })
       }

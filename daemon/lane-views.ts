@@ -14,12 +14,8 @@ import type { LaneOwnership } from './lane-ownership.ts'
 const SETTINGS_AT_A_TIME = 64
 
 export interface Look {
-  /** Monotonic time at which it was sent. */
-  readAtMs: number
   token: string
-  /** Webhooks whose lanes are ours by their rows, or of which the rows could not tell yet when it was sent. */
-  owned: Set<string>
-  /** Of these those that did not run here when the look was sent. */
+  /** Webhooks whose lanes are ours by their rows and did not run here when the look was sent. */
   strangers: string[]
 }
 
@@ -30,7 +26,7 @@ export interface LaneViewsDeps {
   token: () => string
   /** Those that run here. */
   lanes: ReadonlyMap<string, Lane>
-  /** Of these, and of those that will run here: what a transaction takes that has not committed yet. */
+  /** Of these what a transaction takes that has not committed yet. */
   unconfirmed: ReadonlySet<string>
   /** Undefined: they can't be used, which is said. */
   usableSettings: (state: LaneState, settings: DeliverySettings | Error) => DeliverySettings | undefined
@@ -81,8 +77,7 @@ export class LaneViews {
     const token = this.#deps.token()
     // Only what was ours before the query can be missed by it.
     const before = new Map(lanes)
-    const unconfirmed = new Set(this.#deps.unconfirmed)
-    for (const webhookId of unconfirmed) before.delete(webhookId)
+    for (const webhookId of this.#deps.unconfirmed) before.delete(webhookId)
     const readAtMs = monotonicMs()
     this.#refreshedAtMs = readAtMs
     const states = await listOwnedLanes(database.knex, token)
@@ -97,12 +92,7 @@ export class LaneViews {
       } else lane.refresh(state, readAtMs)
     }
     for (const lane of before.values()) lane.lose()
-    looked({
-      readAtMs,
-      token,
-      owned: new Set([...states.map(({ webhookId }) => webhookId), ...unconfirmed]),
-      strangers,
-    })
+    looked({ token, strangers })
     for (const lane of lanes.values()) lane.pump()
     // Behind the others, and many in one round trip: an erasure may change those of every lane, and a view that is too old starts
     // nothing.

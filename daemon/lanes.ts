@@ -22,7 +22,6 @@ import { LaneViews, type Look } from './lane-views.ts'
 import { LeftLanes } from './left-lanes.ts'
 import { RequestGates, type GateName } from './request-gates.ts'
 import { ReadAhead } from './read-ahead.ts'
-import { ReservedLanes } from './reserved-lanes.ts'
 import type { WebhookClient } from './webhook-client.ts'
 
 const REFRESH_MS = 250
@@ -74,13 +73,12 @@ export class Lanes {
   readonly #left = new LeftLanes()
   readonly #ownership: LaneOwnership
   readonly #views: LaneViews
-  readonly #reserved = new ReservedLanes()
+  /** Taken by a transaction whose COMMIT is under way: their rows do not say yet that they are ours. */
+  readonly #unconfirmed = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   readonly #gateSizer = new GateSizer()
   readonly #returns: LaneReturns
-  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () =>
-    this.nudge([...this.#lanes.keys(), ...this.#reserved.webhookIds]),
-  )
+  readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys()]))
   #stopping = false
 
   constructor(options: LanesOptions) {
@@ -92,7 +90,7 @@ export class Lanes {
     this.#returns = new LaneReturns({ knex: database.knex, ownership, log, token: options.token, stopping })
     this.#views = new LaneViews({
       ...{ database, ownership, log, token: options.token, lanes: this.#lanes },
-      unconfirmed: this.#reserved.unconfirmed,
+      unconfirmed: this.#unconfirmed,
       usableSettings: (state, settings) => this.#usableSettings(state, settings),
       looked: (look) => this.#looked(look),
     })
@@ -124,7 +122,7 @@ export class Lanes {
   }
 
   owns(webhookId: string): boolean {
-    return this.#busy.has(webhookId) || this.#reserved.has(webhookId)
+    return this.#busy.has(webhookId)
   }
 
   get #mayTake(): boolean {
@@ -149,9 +147,8 @@ export class Lanes {
   nudge(webhookIds: string[]): string[] {
     return webhookIds.filter((webhookId) => {
       const lane = this.#lanes.get(webhookId)
-      const isReserved = this.#reserved.nudge(webhookId)
       lane?.nudge()
-      return !lane && !isReserved
+      return !lane
     })
   }
 
@@ -168,18 +165,18 @@ export class Lanes {
     if (!this.#mayTake || this.#lanes.size > CROWDED_LANES) return undefined
     // One that runs here is ours by its row as well, unless it is about to leave.
     const leaving = [...this.#busy].filter((webhookId) => this.#lanes.get(webhookId)?.isLeaving !== false)
-    const exceptIds = [...leaving, ...this.#reserved.webhookIds, ...this.broken()]
+    const exceptIds = [...leaving, ...this.broken()]
     if (exceptIds.length > MOST_LEFT_ALONE) return undefined
     return this.#ownership.takingAnyAlong(exceptIds, this.#options.token(), (webhookId) => !this.owns(webhookId))
   }
 
-  /** They are ours since a fan-out, and wait for their jobs. Where none comes, the next watch finds them. */
-  reserve(taken: TakenLane[]): void {
+  /** They are ours since a fan-out. */
+  runTaken(taken: TakenLane[]): void {
     for (const lane of taken) {
       const { webhookId } = lane.state
-      // Its job takes one that has been left meanwhile anew: that finds it ours, free or another's.
+      // One that was left meanwhile is taken anew: that finds it ours, free or another's.
       const isOld = this.#left.isLeftSince(webhookId, lane.readAtMs)
-      if (!isOld && !this.#busy.has(webhookId)) this.#reserved.add(lane)
+      void this.run(webhookId, isOld ? undefined : lane)
     }
   }
 
@@ -187,13 +184,14 @@ export class Lanes {
    * The same while the COMMIT that takes them is under way: the event that it routes is sent meanwhile. Nobody else has them: whoever
    * wants their rows waits for that COMMIT. Where it fails the event is routed again, and sent again: as after a kill.
    */
-  reserveEarly(taken: TakenLane[]): void {
-    this.#reserved.awaitCommit(taken)
-    this.reserve(taken)
+  runTakenEarly(taken: TakenLane[]): void {
+    for (const { state } of taken) this.#unconfirmed.add(state.webhookId)
+    this.runTaken(taken)
   }
 
+  /** That COMMIT has come to its end, and the next look tells whether they are ours. */
   confirm(taken: TakenLane[]): void {
-    this.#reserved.confirm(taken)
+    for (const { state } of taken) this.#unconfirmed.delete(state.webhookId)
   }
 
   /** Settings of some lane may have changed, and somebody waits until they are read. */
@@ -208,18 +206,15 @@ export class Lanes {
 
   /**
    * Owns and runs a lane until it is dry. The body of a delivery job.
-   * @param owned true: the row says already that it is ours (the answer of taking it was lost)
+   * @param known as it was taken, or that its row says already that it is ours (the answer of taking it was lost)
    */
-  async run(webhookId: string, owned = false): Promise<void> {
+  async run(webhookId: string, known?: TakenLane | 'owned'): Promise<void> {
     if (!this.#mayTake || this.#busy.has(webhookId) || this.#broken.has(webhookId)) return
     this.#busy.add(webhookId)
     const token = this.#options.token()
-    const reserved = this.#reserved.take(webhookId)
     try {
       const taken =
-        reserved?.token === token
-          ? reserved
-          : await (owned ? this.#ownership.readOwned(webhookId, token) : this.#ownership.take({ webhookId, token }))
+        typeof known === 'object' && known.token === token ? known : await this.#take(webhookId, token, known)
       // What was taken under a token that is not ours any more will be freed.
       if (!taken || token !== this.#options.token()) return
       const outcome = await this.#runOwned(taken)
@@ -262,7 +257,6 @@ export class Lanes {
 
   /** Another daemon took this one for dead. */
   loseAll(): void {
-    this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.lose()
   }
 
@@ -272,8 +266,6 @@ export class Lanes {
    */
   async stop(): Promise<void> {
     this.#stopping = true
-    this.#returns.ended(this.#reserved.webhookIds)
-    this.#reserved.clear()
     for (const lane of this.#lanes.values()) lane.stop()
     let freedAtMs = -Infinity
     while (this.#busy.size > 0) {
@@ -285,6 +277,10 @@ export class Lanes {
     clearInterval(this.#timer)
     this.#nudges.stop()
     this.#returns.stop()
+  }
+
+  #take(webhookId: string, token: string, known: TakenLane | 'owned' | undefined): Promise<TakenLane | undefined> {
+    return known === 'owned' ? this.#ownership.readOwned(webhookId, token) : this.#ownership.take({ webhookId, token })
   }
 
   async #runOwned(taken: TakenLane): Promise<LaneOutcome> {
@@ -324,14 +320,13 @@ export class Lanes {
     // Until others that may be taking it for dead have done so, the lanes' rows say what they said: what was read grows old, and
     // nothing starts.
     if (!this.#options.isSure()) return
-    const isIdle = this.#lanes.size === 0 && this.#busy.size === 0 && this.#reserved.size === 0
+    const isIdle = this.#lanes.size === 0 && this.#busy.size === 0
     if (!isIdle || this.#views.ageMs >= IDLE_REFRESH_MS) await this.#views.refresh()
   }
 
   #looked(look: Look): void {
     for (const webhookId of look.strangers) {
-      if (!this.#busy.has(webhookId) && look.token === this.#options.token()) void this.run(webhookId, true)
+      if (!this.#busy.has(webhookId) && look.token === this.#options.token()) void this.run(webhookId, 'owned')
     }
-    this.#reserved.looked(look)
   }
 }

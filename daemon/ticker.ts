@@ -91,7 +91,7 @@ export class Ticker {
     return this.#started
   }
 
-  /** Nothing wakes it before: lanes that a fan-out takes need the daemon's token, and jobs that run them. */
+  /** Nothing wakes it before: lanes that a fan-out takes need the daemon's token. */
   start(): void {
     this.#started = true
     this.wake()

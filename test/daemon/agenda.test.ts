@@ -68,18 +68,6 @@ describe('the scheduler', () => {
     }
   })
 
-  test('runs lanes that are this process’s side by side, each as often as it is told, whatever the others do', async () => {
-    const runs = await start()
-    scheduler!.runOwn('deliver-webhook', ['a', 'b', 'c'])
-    await expect.poll(() => runs.map((run) => run.webhookId), { interval: 1, timeout: 500 }).toEqual(['a', 'b', 'c'])
-    runs[1]!.end()
-    // It has ended, and its job goes on with the others.
-    scheduler!.runOwn('deliver-webhook', ['b'])
-    scheduler!.runOwn('retry-webhook', ['d'])
-    await expect.poll(() => runs.map((run) => run.webhookId).sort()).toEqual(['a', 'b', 'b', 'c', 'd'])
-    for (const run of runs) run.end()
-  })
-
   test('runs a thousand lanes side by side', async () => {
     const runs = await start()
     for (let n = 0; n < 1000; n++) scheduler!.offer('deliver-webhook', `w${n}`)
