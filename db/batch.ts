@@ -159,8 +159,7 @@ export function createBatchPool(
     const last = lastCommitAtMs()
     if (last === Infinity || !view) return []
     const microseconds = Math.round((last + view.offsetMs) * 1000)
-    // Named, because the driver compiles a reader for each new list of columns and keeps it.
-    return [`SELECT CAST(${microseconds} AS UNSIGNED) - CAST(${CLOCK_MICROSECONDS} AS UNSIGNED) AS microseconds_left`]
+    return [`SET @microseconds_left = CAST(${microseconds} AS UNSIGNED) - CAST(${CLOCK_MICROSECONDS} AS UNSIGNED)`]
   }
 
   /** What a failed batch is to its caller: a fence that fails while there is time says that the server's clock was set. */
