@@ -30,7 +30,7 @@ export interface CrashPoint {
   run(stage: Stage): Promise<void>
 }
 
-/** As a round trip of its own: that of a hinted fan-out is one, while which the event is sent. */
+/** As a round trip of its own. */
 const ALONE = /^COMMIT;?$/
 
 function must(condition: unknown, fault: string): asserts condition {
@@ -251,13 +251,16 @@ const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_
 /** The last statement of a fan-out. It takes the lane along, unless the daemon is still giving it back at this moment. */
 const ROUTED = /UPDATE (lanes FORCE INDEX \(PRIMARY\)|delivery_queue q) [^]*due_at = LEAST/
 
+/** The last round trip of a hinted fan-out, while which the event is sent. */
+const HINTED_END = /^DELETE FROM unrouted_events WHERE event_id = @event;\s*COMMIT;?$/
+
 const DELIVERY_POINTS: DeliveryPoint[] = [
   { name: 'daemon.fan_out', received: [1], kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
   { name: 'daemon.routed', received: [1], kill: atQuery(() => ROUTED, 'after') },
   { name: 'daemon.hinted_fan_out', received: [1], isHinted: true, kill: atQuery(() => /INSERT INTO delivery_queue/, 'within') },
   { name: 'daemon.hinted_routed', received: [1], isHinted: true, kill: atQuery(() => ROUTED, 'after') },
-  { name: 'daemon.hinted_committing', received: [1, 2], isHinted: true, kill: atQuery(() => ALONE, 'before') },
-  { name: 'daemon.hinted_committed', received: [1, 2], isHinted: true, kill: atQuery(() => ALONE, 'after') },
+  { name: 'daemon.hinted_committing', received: [1, 2], isHinted: true, kill: atQuery(() => HINTED_END, 'before') },
+  { name: 'daemon.hinted_committed', received: [1, 2], isHinted: true, kill: atQuery(() => HINTED_END, 'after') },
   { name: 'daemon.claimed', received: [1], isRouted: true, kill: atQuery((webhook) => new RegExp(`UPDATE lanes [^]*SET owner[^]*'${webhook}'`), 'after') },
   { name: 'daemon.before_connect', received: [1], kill: atQuery(READ, 'after') },
   { name: 'daemon.body_half_sent', received: [1], kill: halfSent },

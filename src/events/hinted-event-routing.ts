@@ -39,8 +39,10 @@ export async function routeHinted(
   return batch.transaction(async (send) => {
     const results = await send([...fanOutStatements(eventId, now, taking), ...readStatements(now)])
     const taken = results.slice(-2)
-    const isRouted = results[DELETED]!.affectedRows === 1
-    await Promise.all([send([COMMIT]), isRouted && tell(committing, taken)])
+    // Where the event has copies, it was waiting.
+    const hasCopies = taken[0]!.length > 0
+    const [[deleted]] = await Promise.all([send([NOT_WAITING, COMMIT]), hasCopies && tell(committing, taken)])
+    const isRouted = deleted!.affectedRows === 1
     return {
       events: isRouted ? 1 : 0,
       eventIds: isRouted ? [eventId] : [],
@@ -56,8 +58,8 @@ async function tell(committing: (taken: BatchResult[]) => void, taken: BatchResu
   committing(taken)
 }
 
-/** The place of the statement that tells whether the event was waiting. */
-const DELETED = 1
+/** Its row is locked: who sends the copies need not wait until it is gone. */
+const NOT_WAITING: Statement = { sql: 'DELETE FROM unrouted_events WHERE event_id = @event' }
 
 /** A pooled connection keeps its variables: each is set before it is read. */
 function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }: TakingAny): Statement[] {
@@ -68,7 +70,6 @@ function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }
             WHERE event_id = ? AND is_message = 0 AND (${SEEN_EVENT}) IS NOT NULL FOR UPDATE SKIP LOCKED`,
       values: [eventId],
     },
-    { sql: 'DELETE FROM unrouted_events WHERE event_id = @event' },
     { sql: FAN_OUT, values: [now, EVENT] },
     {
       // ROW_COUNT: of the statement before this one.

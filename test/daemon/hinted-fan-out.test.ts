@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { startHttpsReceiver, type Answer, type HttpsReceiver } from '../../scripts/https-receiver.ts'
-import { COMMIT, type BatchResult, type Send } from '../../db/batch.ts'
+import { COMMIT, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
 import type { Database } from '../../db/connection.ts'
 import type { RunningDaemon } from '../../daemon/daemon.ts'
 import { hintDatagram } from '../../src/events/daemon-hints.ts'
@@ -12,8 +12,8 @@ import { DeliveryWorld } from '../support/delivery-world.ts'
 import { StatementRecorder } from '../support/statement-recorder.ts'
 import { createTestTls } from '../support/tls.ts'
 
-/** What becomes of the COMMIT of a hinted fan-out, which is a round trip of its own. */
-let onCommit: (send: Send) => Promise<BatchResult[]> = (send) => send([COMMIT])
+/** What becomes of the last round trip of a hinted fan-out, with its COMMIT. */
+let onCommit: (send: Send, last: Statement[]) => Promise<BatchResult[]> = (send, last) => send(last)
 
 let answer: () => Answer | Promise<Answer>
 
@@ -39,7 +39,7 @@ afterAll(async () => {
   tls.remove()
 })
 beforeEach(async () => {
-  onCommit = (send) => send([COMMIT])
+  onCommit = (send, last) => send(last)
   answer = () => ({ status: 204 })
   labId = newId(1)
   webhookId = (await world.webhook({ endpoint: receiver.url, labId })).id
@@ -51,7 +51,7 @@ function withCommits(database: Database): Database {
       let isHinted = false
       return work((statements) => {
         isHinted ||= statements.some(({ sql }) => sql.includes('INTO @event'))
-        return isHinted && statements.length === 1 && statements[0] === COMMIT ? onCommit(send) : send(statements)
+        return isHinted && statements.at(-1) === COMMIT ? onCommit(send, statements) : send(statements)
       })
     })
   return { ...database, batch: { ...database.batch, transaction } }
@@ -126,9 +126,9 @@ test('goes on after names of nothing, of a message, of what was routed, and afte
 test('sends what it has read while its COMMIT is under way, once, also where that takes longer than lanes wait to look at their rows', async () => {
   let letGo = () => {}
   const held = new Promise<void>((resolve) => (letGo = resolve))
-  onCommit = async (send) => {
+  onCommit = async (send, last) => {
     await held
-    return send([COMMIT])
+    return send(last)
   }
   // Until whoever finds the lane without knowing it would have sent it again.
   let respond = () => {}
@@ -150,14 +150,14 @@ test('sends what it has read while its COMMIT is under way, once, also where tha
 })
 
 test.each([
-  ['does not come through', (send: Send) => send([{ sql: 'ROLLBACK' }]), [1, 2]],
-  ['comes through, which nobody tells it', (send: Send) => send([COMMIT]), [1]],
+  ['does not come through', (send: Send, _: Statement[]) => send([{ sql: 'ROLLBACK' }]), [1, 2]],
+  ['comes through, which nobody tells it', (send: Send, last: Statement[]) => send(last), [1]],
 ])('whose COMMIT %s delivers the event all the same, with one attempt on record', async (_, end, received) => {
   let failed = 0
-  onCommit = async (send) => {
-    await end(send)
+  onCommit = async (send, last) => {
+    await end(send, last)
     failed += 1
-    onCommit = (again) => again([COMMIT])
+    onCommit = (again, lastAgain) => again(lastAgain)
     throw Object.assign(new Error('Connection lost'), { code: 'PROTOCOL_CONNECTION_LOST', fatal: true })
   }
   const { id } = await world.event({ labId })
