@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { sendThrough, type Statement } from '../../db/batch.ts'
+import { endOfOldCopy } from '../messages/message-rules.ts'
 import { lockMessagesStatement, recordCopyEnds } from '../messages/messages-repository.ts'
 import { removedStatements } from './packed-rows.ts'
 
@@ -252,7 +253,7 @@ export async function discardOldCopies(
     .whereNotIn('q.event_id', lane.heldEventIds)
     .orderBy(['q.due_at', 'q.event_id'])
     .limit(limit)
-    .select('q.event_id', 'q.due_at', 'q.attempts', { message_id: 'm.event_id' })
+    .select('q.event_id', 'q.due_at', 'q.attempts', 'q.epoch', { message_id: 'm.event_id' })
   if (rows.length === 0) {
     // What a fan-out still adds under an old epoch is due at once, and found by reading.
     if (owned.clean_epoch < lane.epoch && !(await holdsOldCopies(trx, lane))) {
@@ -260,7 +261,10 @@ export async function discardOldCopies(
     }
     return NOTHING_DISCARDED
   }
-  const messageIds: string[] = rows.flatMap(({ message_id: id }) => (id === null ? [] : [id]))
+  const ended = rows.flatMap(({ message_id: eventId, epoch }) =>
+    eventId === null ? [] : [{ eventId: eventId as string, end: endOfOldCopy(lane, epoch) }],
+  )
+  const messageIds = ended.map(({ eventId }) => eventId)
   const send = sendThrough(trx)
   if (messageIds.length > 0) await send([lockMessagesStatement(messageIds)])
   await trx('deliveries')
@@ -276,7 +280,5 @@ export async function discardOldCopies(
     .onConflict()
     .merge(['status', 'attempts', 'ended_at'])
   await send(removedStatements(rows.map((row) => ({ webhookId: lane.webhookId, eventId: row.event_id }))))
-  const end = lane.state === 'deleted' ? 'returned' : 'lapsed'
-  const ended = messageIds.map((eventId) => ({ eventId, end }) as const)
   return { copies: rows.length, normalMessages: await recordCopyEnds(send, ended, now) }
 }

@@ -2,7 +2,7 @@
  * What a batch of results changes: pure, so that it can be read and tested without a database. `attempts-repository.ts`
  * writes it down.
  */
-import type { CopyEnd } from '../messages/message-rules.ts'
+import { endOfOldCopy, type CopyEnd } from '../messages/message-rules.ts'
 import { judgeAttempt, type HealthEffect, type HealthLimits, type WebhookHealth } from '../webhooks/webhook-health.ts'
 import { nextWaitMs } from './retry-schedule.ts'
 
@@ -88,12 +88,8 @@ export function applyResult(lane: LaneRecord, result: AttemptResult, now: Date, 
   const retry = judged ? retryOf(lane, result, now, rules) : undefined
   if (lane.state === 'active' && retry) return { result, seq, delivery: retry, recovers, effects, copyEnd: undefined }
   const status = current && !retry ? 'exhausted' : 'discarded'
-  return { result, seq, delivery: { status }, recovers, effects, copyEnd: endOfCopy(lane, current) }
-}
-
-/** Only an auto-deleted webhook becomes active again: one that is active under a newer epoch had been auto-deleted. */
-function endOfCopy(lane: LaneRecord, current: boolean): CopyEnd {
-  return lane.state === 'auto_deleted' || (lane.state === 'active' && !current) ? 'lapsed' : 'returned'
+  const copyEnd = current && lane.state === 'active' ? 'returned' : endOfOldCopy(lane, result.epoch)
+  return { result, seq, delivery: { status }, recovers, effects, copyEnd }
 }
 
 function judge(lane: LaneRecord, result: AttemptResult, rules: RecordingRules): AppliedResult['effects'] {

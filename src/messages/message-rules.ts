@@ -10,6 +10,15 @@
  */
 export type CopyEnd = 'taken' | 'returned' | 'lapsed'
 
+/**
+ * What ended the copies of an epoch: a deletion ends that of an active webhook; one of a webhook that was auto-deleted before
+ * finds its copies' epoch ended already.
+ * @param webhook as it is now: not active, or active again under a newer epoch
+ */
+export function endOfOldCopy(webhook: { state: string; epoch: number }, copyEpoch: number): 'returned' | 'lapsed' {
+  return webhook.state === 'deleted' && copyEpoch === webhook.epoch - 1 ? 'returned' : 'lapsed'
+}
+
 /** Of an auto-deleted webhook's messages the older ones are sent by nobody: a patient is not reminded of yesterday's visit. */
 export const HAND_BACK_MAX_AGE_MS = 86_400_000
 

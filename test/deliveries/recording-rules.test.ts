@@ -105,7 +105,9 @@ describe('a failure', () => {
   test('of an epoch before is discarded: a message of an auto-deleted one stays with it, that of a deleted one comes back', () => {
     expect(apply(lane(), result({ epoch: 2 }))).toMatchObject({ delivery: { status: 'discarded' }, copyEnd: 'lapsed' })
     expect(apply(lane({ state: 'auto_deleted' }), result())).toMatchObject({ copyEnd: 'lapsed' })
-    expect(apply(lane({ state: 'deleted' }), result())).toMatchObject({ delivery: { status: 'discarded' }, copyEnd: 'returned' }) // prettier-ignore
+    expect(apply(lane({ state: 'deleted', epoch: 4 }), result())).toMatchObject({ delivery: { status: 'discarded' }, copyEnd: 'returned' }) // prettier-ignore
+    // It was auto-deleted first.
+    expect(apply(lane({ state: 'deleted', epoch: 5 }), result())).toMatchObject({ copyEnd: 'lapsed' })
   })
 
   test('`Retry-After` lengthens the wait, never beyond the time at which the webhook would be deleted', () => {

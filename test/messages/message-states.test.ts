@@ -268,6 +268,21 @@ describe('an auto-deleted webhook', () => {
     expect((await daemon.waiting(webhookId)).map(({ eventId }) => eventId)).toEqual([next])
   })
 
+  test('that is deleted before its copies are discarded hands back no message that is older than 24 hours', async () => {
+    const webhookId = await webhook()
+    const [last, held, old, young] = [await message(), await message(), await message(), await message()]
+    await daemon.route()
+    const inFlight = await daemon.copyOf(webhookId, held)
+    await hoursAgo(24, last, webhookId)
+    await answer(webhookId, last, false)
+    const then = new Date(world.clock.nowMs() - 24.1 * HOUR_MS)
+    await knex()('messages').whereIn('event_id', [held, old]).update({ created_at: then })
+    await world.deleteWebhook(webhookId)
+    expect(await daemon.record([{ copy: inFlight, ok: false }])).toMatchObject({ normalMessages: 0 })
+    expect(await daemon.discard(webhookId)).toEqual({ copies: 2, normalMessages: 1 })
+    expect(await Promise.all([held, old, young].map(stateOf))).toEqual(['expired', 'expired', 'normal'])
+  })
+
   test('leaves a message to the other webhook that still has it', async () => {
     const [first, second] = [await webhook(), await webhook()]
     const eventId = await message()
