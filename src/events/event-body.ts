@@ -93,8 +93,16 @@ export function itemsOf(all: PayloadItem[], cutter: Cutter): PayloadItems {
     unmappedPackages: unmappedPackages.items.map(({ name, price, tests: names }) => ({
       name: cutter.name(name),
       price,
-      ...(names ? { tests: cutter.list(names).items.map((test) => cutter.name(test)) } : {}),
+      ...(names ? testNames(names, cutter) : {}),
     })),
     ...(unmappedPackages.count === undefined ? {} : { unmappedPackagesCount: unmappedPackages.count }),
+  }
+}
+
+function testNames(names: string[], cutter: Cutter): { tests: string[]; testsCount?: number } {
+  const { items, count } = cutter.list(names)
+  return {
+    tests: items.map((name) => cutter.name(name)),
+    ...(count === undefined ? {} : { testsCount: count }),
   }
 }

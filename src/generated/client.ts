@@ -2399,6 +2399,8 @@ export interface components {
             price: components["schemas"]["MoneyOrNull"];
             /** @description The tests that were sent with it. */
             tests?: string[];
+            /** @description How many there are. Only where `tests` was shortened. */
+            testsCount?: number;
         };
         /** @description Who takes the sample. */
         Phlebotomist: {

@@ -33,6 +33,29 @@ function requireSound(event: RecordedEvent, schema: string): void {
   contract.checkSchema(`#/components/schemas/${schema}`, JSON.parse(event.body.toString('utf8')))
 }
 
+const BILL: Bill = {
+  id: ID,
+  accountId: ID,
+  labId: ID,
+  version: 1,
+  status: 'created',
+  entryId: null,
+  preBookingId: ID,
+  patientId: null,
+  integratorId: null,
+  patientName: 'Asha',
+  contact: null,
+  corporateId: null,
+  doctorId: null,
+  hospitalId: null,
+  items: [],
+  discountAmount: null,
+  totalAmount: null,
+  createdAt: NOW,
+  completedAt: null,
+  deletedAt: null,
+}
+
 test('bills and reports never have more than 20 KB and always fit their schema, whatever they are of', () => {
   const billItem = fc
     .tuple(item, fc.option(fc.array(text, { maxLength: 100 })))
@@ -45,23 +68,6 @@ test('bills and reports never have more than 20 KB and always fit their schema, 
     totalAmount: money,
     ...parties,
   })
-  const bill: Omit<Bill, 'integratorId' | 'patientName' | 'items' | 'discountAmount' | 'totalAmount'> = {
-    id: ID,
-    accountId: ID,
-    labId: ID,
-    version: 1,
-    status: 'created',
-    entryId: null,
-    preBookingId: ID,
-    patientId: null,
-    contact: null,
-    corporateId: null,
-    doctorId: null,
-    hospitalId: null,
-    createdAt: NOW,
-    completedAt: null,
-    deletedAt: null,
-  }
   const report: BillReport = {
     id: ID,
     accountId: ID,
@@ -78,7 +84,7 @@ test('bills and reports never have more than 20 KB and always fit their schema, 
   }
   fc.assert(
     fc.property(fields, fc.array(text, { maxLength: 400 }), (made, tests) => {
-      const whole: Bill = { ...bill, ...made }
+      const whole: Bill = { ...BILL, ...made }
       requireSound(billCreated(EVENT_ID, whole), 'BillCreatedEvent')
       requireSound(billDeleted(EVENT_ID, NOW, { ...whole, status: 'deleted', deletedAt: NOW }), 'BillDeletedEvent')
       const completed: Bill = { ...whole, status: 'completed', completedAt: NOW }
@@ -131,4 +137,16 @@ test('bookings that changed do the same, with who and what was before', () => {
     }),
     { numRuns: 60 },
   )
+})
+
+test('the tests of an unmapped package are shortened with their number, as every list is', () => {
+  const tests = Array.from({ length: 100 }, (_, n) => `${n} `.padEnd(100, 'ह'))
+  const packages = [tests, ['CBC']].map((names) => ({ kind: 'package' as const, itemId: null, name: 'Set', price: null, tests: names, reportId: null })) // prettier-ignore
+  const event = billCreated(EVENT_ID, { ...BILL, items: packages })
+  requireSound(event, 'BillCreatedEvent')
+  const { bill, truncated } = JSON.parse(event.body.toString('utf8')).data
+  expect(truncated).toBe(true)
+  expect(bill.unmappedPackages).toMatchObject([{ tests: tests.slice(0, 50), testsCount: 100 }, { tests: ['CBC'] }])
+  expect(bill.unmappedPackages[1]).not.toHaveProperty('testsCount')
+  expect(bill).not.toHaveProperty('unmappedPackagesCount')
 })
