@@ -10,6 +10,8 @@ import type { AttemptOutcome } from './webhook-client.ts'
 const SLOW_AFTER_MS = 1000
 const FIRST_WINDOW = 2
 const FAILING_WINDOW = 2
+/** Of an endpoint that has just come back, whatever it can be sent otherwise. Source: decisions 5. */
+const RECOVERY_WINDOW = 10
 
 export interface InFlight {
   delivery: PendingDelivery
@@ -30,8 +32,10 @@ export class LaneWindow {
     return this.#inFlight.size
   }
 
-  isFull(failing: boolean): boolean {
-    return this.size >= Math.min(failing ? FAILING_WINDOW : this.#window, this.#maxInFlight)
+  /** @param recovering what waits for a later retry is sent before its time */
+  isFull({ failing, recovering }: { failing: boolean; recovering: boolean }): boolean {
+    const most = failing ? FAILING_WINDOW : recovering ? RECOVERY_WINDOW : this.#maxInFlight
+    return this.size >= Math.min(this.#window, most, this.#maxInFlight)
   }
 
   /** The oldest has been unanswered for long. */

@@ -241,9 +241,13 @@ export class Lane {
 
   #mayStart(): boolean {
     const { next } = this.#backlog
-    if (!next || this.#stopping || this.#inFlight.isFull(this.#state.failing)) return false
+    if (!next || this.#stopping || this.#isFull) return false
     if (monotonicMs() - this.#stateAtMs > LANE_VIEW_MAX_AGE_MS || !this.#isCurrent(next)) return false
     return this.#deps.gates.tryEnter(this.#gate, this)
+  }
+
+  get #isFull(): boolean {
+    return this.#inFlight.isFull({ failing: this.#state.failing, recovering: this.eager })
   }
 
   #isCurrent(delivery: PendingDelivery): boolean {
