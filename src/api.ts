@@ -284,7 +284,9 @@ async function takeBody(
 ): Promise<void> {
   const { req, request } = incoming
   const requestBody = operation.requestBody as { required?: boolean; content?: object } | undefined
-  if (!requestBody || !(requestBody.required || hasBody(req))) return
+  if (!requestBody?.required && !hasBody(req)) return
+  // What is not asked for is ignored, within the limits; of a GET nobody reads it.
+  if (!requestBody) return void (operation.method === 'get' || (await readJsonBody(req)))
   if (receiveFile && PDF in (requestBody.content ?? {})) {
     requireMediaType(req, PDF)
     incoming.file = await receiveFile(req)

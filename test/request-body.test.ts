@@ -171,6 +171,32 @@ describe('the body', () => {
     },
   )
 
+  describe('that is not asked for', () => {
+    const reactivate = (rawBody: string, contentType = 'application/json') =>
+      app.call('PATCH', `/client/events/reactivateEvent/${lab.id}`, {
+        token: account.token,
+        query: { labID: lab.id },
+        headers: { 'content-type': contentType },
+        rawBody,
+      })
+
+    test('is ignored where it is a JSON object, also of a GET', async () => {
+      expect((await reactivate('{"anything":["goes"]}')).status).toBe(404)
+      const get = { token: account.token, headers: { 'content-type': 'text/plain' }, rawBody: 'x' }
+      expect((await app.call('GET', '/client/labs', get)).status).toBe(200)
+    })
+
+    test.each([
+      ['larger than 256 KB', JSON.stringify({ pad: 'x'.repeat(300_000) }), 'application/json', 413],
+      ['of another content type', '<x/>', 'text/xml', 415],
+      ['no JSON', '{', 'application/json', 400],
+      ['no object', '[]', 'application/json', 400],
+      ['nested more than 32 levels deep', nested(33), 'application/json', 400],
+    ])('is refused where it is %s', async (_, rawBody, contentType, status) => {
+      expect((await reactivate(rawBody, contentType)).status).toBe(status)
+    })
+  })
+
   test('has each of its faults named, without the values', async () => {
     const answer = await createLead({ body: { phase: 'booking', contact: '+91 98220', tests: [{ cost: 0.001 }] } })
     expect(answer.body.error.fields).toEqual(
