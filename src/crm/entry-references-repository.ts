@@ -74,7 +74,8 @@ export function askReferences(asked: ReferencesOf[], isAlong: boolean): AskedRef
       bodies.flatMap(({ packages }) => (packages ?? []).map((item) => item.package)),
     ),
     assignees: lookUp(
-      'SELECT account_id, id FROM telecallers FORCE INDEX (PRIMARY) WHERE account_id IN (?) AND active AND id IN (?)',
+      // Locked: none is deactivated between this look and the entry that names it.
+      'SELECT account_id, id FROM telecallers FORCE INDEX (PRIMARY) WHERE account_id IN (?) AND active AND id IN (?) LOCK IN SHARE MODE',
       [accountIds],
       bodies.map(({ assignedTo }) => assignedTo),
     ),

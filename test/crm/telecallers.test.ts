@@ -7,7 +7,10 @@
  * And of the decisions: fair under concurrency; a refused call makes no telecaller step.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { COMMIT } from '../../db/batch.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
+import { findEntryReferences } from '../../src/crm/entry-references-repository.ts'
+import type { EntryRequest } from '../../src/crm/entry-rules.ts'
 import type { Telecaller } from '../../src/crm/telecallers-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { client, startTestApp, type TestApp } from '../support/app.ts'
@@ -212,6 +215,23 @@ describe('assignedTo', () => {
         expect(answer.error.fields).toEqual([{ field: 'assignedTo', message: 'is unknown' }])
       }
     }
+  })
+
+  test('names one whose deactivation waits until the entry is written: none is assigned once it is answered', async () => {
+    const world = await buildWorld(1)
+    const [telecaller] = world.telecallers
+    let deactivation: ReturnType<typeof deactivate> | undefined
+    let isAnswered = false
+    await app.database.batch.transaction(async (send) => {
+      const body = leadBody(world.lab, { assignedTo: telecaller!.id }) as EntryRequest
+      expect(await findEntryReferences(send, { accountId: world.account.id, body })).toMatchObject({ assigneeIsActive: true }) // prettier-ignore
+      deactivation = deactivate(world, telecaller!)
+      void deactivation.then(() => (isAnswered = true))
+      await new Promise((resolve) => setTimeout(resolve, 300))
+      expect(isAnswered).toBe(false)
+      await send([COMMIT])
+    })
+    expect((await deactivation!).status).toBe(200)
   })
 
   test('is carried by lead.created, chosen automatically or by the caller', async () => {
