@@ -5,7 +5,7 @@ import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync
 import { join } from 'node:path'
 import { isDuplicate, type Database } from '../db/connection.ts'
 import { loadDemoData, type DemoData, type DemoSecrets } from '../db/seeds/demo-data.ts'
-import { writeDemoReports } from './demo-reports.ts'
+import { DEMO_REPORT_IDS, writeDemoReports } from './demo-reports.ts'
 
 /**
  * Loads the demo data where it is missing, and the files of its reports. The secrets of an existing `demo.json` stay while they work.
@@ -13,18 +13,19 @@ import { writeDemoReports } from './demo-reports.ts'
  */
 export async function prepareDemoData(database: Database, dataDir: string): Promise<DemoData> {
   const known = readSecrets(dataDir)
-  writeDemoReports(dataDir)
   const load = async () => {
     const now = new Date(await database.readTimeMs())
     return database.transaction((trx) => loadDemoData(trx, now, known))
   }
-  try {
-    return await load()
-  } catch (error) {
+  const data = await load().catch((error) => {
     // Two first starts at once on one database: the other's rows are there now.
     if (isDuplicate(error)) return load()
     throw error
-  }
+  })
+  // Not of those that are gone, with their patient.
+  const reports = await database.knex('reports').whereIn('id', DEMO_REPORT_IDS).pluck('id')
+  writeDemoReports(dataDir, new Set(reports))
+  return data
 }
 
 export interface DemoAddresses {

@@ -5,7 +5,7 @@ import type { Knex } from 'knex'
 import { findAccount, insertAccount } from '../../src/accounts/accounts-repository.ts'
 import { claimClient, findClient, insertClientSecret } from '../../src/accounts/clients-repository.ts'
 import { findOperatorKey, insertOperatorKey } from '../../src/auth/operator-keys-repository.ts'
-import { updateOperatorValues } from '../../src/billing/operator-lists-repository.ts'
+import { listOperatorValues, updateOperatorValues } from '../../src/billing/operator-lists-repository.ts'
 import { updateRateListPrice } from '../../src/billing/rate-list-prices-repository.ts'
 import { insertLab } from '../../src/catalogue/labs-repository.ts'
 import { insertPackage, updatePartyPackagePrice } from '../../src/catalogue/packages-repository.ts'
@@ -15,7 +15,7 @@ import { updateCrmSettings } from '../../src/crm/crm-settings-repository.ts'
 import { insertTelecaller } from '../../src/crm/telecallers-repository.ts'
 import { hashSecret, newSecret } from '../../src/crypto.ts'
 import { newId } from '../../src/ids.ts'
-import { findPatient, insertPatient } from '../../src/patients/patients-repository.ts'
+import { insertPatient } from '../../src/patients/patients-repository.ts'
 import { insertReport } from '../../src/patients/reports-repository.ts'
 import {
   DEMO_ACCOUNTS,
@@ -94,9 +94,11 @@ async function accountThatWorks(
   rows: DemoAccountRows,
   known: string | undefined,
 ): Promise<DemoAccount> {
-  if (!(await findAccount(trx, rows.id))) await insertAll(trx, now, rows)
-  // By itself: the demo data of an earlier version has neither lists nor a patient.
-  if (!(await findPatient(trx, rows.id, rows.patientId))) await insertListsAndPatient(trx, now, rows)
+  // Once: what somebody has changed since, or a patient that was erased, does not come back with the next start.
+  if (!(await findAccount(trx, rows.id))) {
+    await insertAll(trx, now, rows)
+    await insertListsAndPatient(trx, now, rows)
+  }
   const idsOf = (kind: string) => rows.parties.filter((party) => party.kind === kind).map((party) => party.id)
   return {
     clientID: rows.clientId,
@@ -105,8 +107,8 @@ async function accountThatWorks(
     corporateUsers: idsOf('corporate'),
     doctors: idsOf('doctor'),
     hospitals: idsOf('hospital'),
-    leadSources: DEMO_LEAD_SOURCES,
-    rateListTypes: DEMO_RATE_LIST_TYPES,
+    leadSources: await listOperatorValues(trx, rows.id, 'lead_source'),
+    rateListTypes: await listOperatorValues(trx, rows.id, 'rate_list_type'),
     patientContact: DEMO_PATIENT_CONTACT,
   }
 }
