@@ -11,6 +11,7 @@ import {
   caFileFaults,
   equalPortFaults,
   isCidr,
+  isDecodable,
   mysqlUrlFaults,
   readEnvFile,
   readRetrySchedule,
@@ -125,6 +126,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     const protocol = URL.canParse(value) ? new URL(value).protocol : ''
     if (!protocols.includes(protocol))
       faults.push(`${name} must be a URL that begins with ${protocols.map((p) => `${p}//`).join(' or ')}`)
+    else if (!isDecodable(new URL(value))) faults.push(`${name} has a % that begins no code: write %25`)
     return value
   }
 

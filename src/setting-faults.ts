@@ -80,17 +80,18 @@ function isCertificate(pem: string): boolean {
 /** Of a URL that begins as it must. The value itself is never repeated: it may hold a password. */
 export function mysqlUrlFaults(name: string, value: string): string[] {
   const url = new URL(value)
-  const { username, password, pathname } = url
+  const { pathname } = url
   return [
     ...(pathname.length > 1 ? [] : [`${name} names no database: end it with /<database>`]),
-    ...([username, password, pathname].every(isDecodable) ? [] : [`${name} has a % that begins no code: write %25`]),
     ...mysqlTlsFaults(name, url, caFileFaults),
   ]
 }
 
-function isDecodable(text: string): boolean {
+/** Who connects to it decodes these. */
+export function isDecodable({ username, password, pathname }: URL): boolean {
   try {
-    return decodeURIComponent(text) !== undefined
+    for (const part of [username, password, pathname]) decodeURIComponent(part)
+    return true
   } catch {
     return false
   }

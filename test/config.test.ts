@@ -99,6 +99,17 @@ test.each(['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL'])(
   },
 )
 
+test.each(['SMTP_URL', 'SMS_GATEWAY_URL', 'MESSAGE_GATEWAY_URL'])(
+  '%s that can not be decoded is refused as well',
+  (name) => {
+    const scheme = name === 'SMTP_URL' ? 'smtp' : 'https'
+    expect(faultsOf({ [name]: `${scheme}://user:50%off@gateway.internal/send` })).toEqual([
+      `${name} has a % that begins no code: write %25`,
+    ])
+    expect(faultsOf({ [name]: `${scheme}://user:50%25off@gateway.internal/send` })).toEqual([])
+  },
+)
+
 test('TLS to the database that is not understood is refused, and nothing that has to do with it is passed over', () => {
   const of = (end: string, host = 'db.internal') => faultsOf({ MYSQL_URL: `mysql://lis:secret@${host}/lis${end}` })
   const caFile = new URL('support/tls.ts', import.meta.url).pathname
