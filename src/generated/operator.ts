@@ -7567,12 +7567,12 @@ export interface operations {
                  * @description Only from this time on.
                  * @example 2026-11-20T00:00:00Z
                  */
-                from?: string;
+                from?: components["schemas"]["Instant"];
                 /**
                  * @description Only before this time.
                  * @example 2026-11-21T00:00:00Z
                  */
-                to?: string;
+                to?: components["schemas"]["Instant"];
                 /**
                  * @description The most rows that a page holds.
                  * @example 50
