@@ -20,17 +20,26 @@ export async function refuseTakenPorts(config: Config): Promise<void> {
   // Also those that nobody has set: here all of them are on one machine.
   const [equal] = equalPortFaults(portsOf(config))
   if (equal) throw new StartFault(equal)
-  await tryTcp('PORT', 'HOST', config.host, config.port)
+  // Another API that shares them may be there already.
+  const { reusePort } = config
+  await tryTcp('PORT', 'HOST', config.host, config.port, reusePort)
   await tryTcp('DAEMON_PORT', 'DAEMON_HOST', config.daemonHost, config.daemonPort)
   await tryUdp('DAEMON_PORT', config.daemonHost, config.daemonPort)
-  if (config.operatorPort) await tryTcp('OPERATOR_PORT', 'HOST', config.host, config.operatorPort)
-  if (config.metricsPort) await tryTcp('METRICS_PORT', 'METRICS_HOST', config.metricsHost, config.metricsPort)
+  if (config.operatorPort) await tryTcp('OPERATOR_PORT', 'HOST', config.host, config.operatorPort, reusePort)
+  if (config.metricsPort)
+    await tryTcp('METRICS_PORT', 'METRICS_HOST', config.metricsHost, config.metricsPort, reusePort)
 }
 
-async function tryTcp(setting: string, hostSetting: string, host: string, port: number): Promise<void> {
+async function tryTcp(
+  setting: string,
+  hostSetting: string,
+  host: string,
+  port: number,
+  reusePort = false,
+): Promise<void> {
   const server = createServer()
   try {
-    server.listen(port, host)
+    server.listen({ port, host, reusePort })
     await once(server, 'listening')
   } catch (error) {
     throw new StartFault(describePortFault(error, { host, port, setting, hostSetting }))
