@@ -94,6 +94,8 @@ test('the list is narrowed by account, key, operation and time, the newest first
   const from = new Date(until.getTime() - 1000).toISOString()
   const between = await list({ accountId: account.id, from, to: until.toISOString() })
   expect(between.body.auditEntries).toEqual([all[2]])
+  for (const to of ['9999-12-31T23:59:59-01:00', '1969-12-31T23:59:59Z', '2026-11-20'])
+    expect((await list({ to })).status).toBe(400)
   expect((await list({ accountId: account.id, keyId: all[0].keyId })).body.auditEntries).toEqual(all)
   expect((await list({ accountId: account.id, keyId: newId(0) })).body.auditEntries).toEqual([])
   expect((await list({ accountId: 'é' })).body.auditEntries).toEqual([])
