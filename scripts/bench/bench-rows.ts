@@ -79,6 +79,7 @@ interface Target {
 export const TARGETS: Record<string, Target> = {
   delivery_one_webhook: { of: 'ratio', must: 0.75, aim: 0.9 },
   delivery_200_webhooks: { of: 'ratio', must: 0.75, aim: 0.9 },
+  fan_out: { of: 'value', must: 30_000, aim: 60_000 },
   fan_out_50: { of: 'ratio', must: 0.6, aim: 0.8 },
   whole_path: { of: 'value', must: 2000, aim: 3500 },
   latency_20_p50: { of: 'value', must: 6, aim: 4 },

@@ -528,7 +528,7 @@ export interface paths {
          *
          *     A lead is quoted and converted. The booking is confirmed and rescheduled by a day, gets a phlebotomist and then another one, whose name is sent. With `ending` `completed` the phlebotomist arrives, collects and submits the sample; a bill is made, deleted, and made again; its report is signed off, which completes the bill, and amended; bill and report are sent. With `cancelled` the booking is cancelled instead. Two walks show all 17 events. Messages are left out where the entry has no contact, and the quotation where nothing of it has a price.
          *
-         *     All of it happens at once, and either all or nothing. An entry that was walked, or of which staff have done more than booking it, can't be walked.
+         *     All of it happens at once, and either all or nothing. An entry that was walked, or whose booking has gone on beyond `Scheduled`, can't be walked.
          */
         post: operations["walkSandboxEntry"];
         delete?: never;
@@ -573,7 +573,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -632,7 +632,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -691,7 +691,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -750,7 +750,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -809,7 +809,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -868,7 +868,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -927,7 +927,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -986,7 +986,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1045,7 +1045,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1104,7 +1104,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1163,7 +1163,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1222,7 +1222,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1258,7 +1258,7 @@ export interface webhooks {
         put?: never;
         /**
          * Send a report to the patient
-         * @description Sent when the lab would send the patient a report by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself.
+         * @description Sent when the lab would send the patient a report by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself (but for one older than 24 hours when its webhook is auto-deleted).
          */
         post: {
             parameters: {
@@ -1281,7 +1281,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1317,7 +1317,7 @@ export interface webhooks {
         put?: never;
         /**
          * Send a bill to the patient
-         * @description Sent when the lab would send the patient a bill by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself.
+         * @description Sent when the lab would send the patient a bill by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself (but for one older than 24 hours when its webhook is auto-deleted).
          */
         post: {
             parameters: {
@@ -1340,7 +1340,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1376,7 +1376,7 @@ export interface webhooks {
         put?: never;
         /**
          * Send a booking confirmation to the patient
-         * @description Sent when the lab would send the patient the confirmation of a booking by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself.
+         * @description Sent when the lab would send the patient the confirmation of a booking by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself (but for one older than 24 hours when its webhook is auto-deleted).
          */
         post: {
             parameters: {
@@ -1399,7 +1399,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1435,7 +1435,7 @@ export interface webhooks {
         put?: never;
         /**
          * Send the phlebotomist's details to the patient
-         * @description Sent when the lab would tell the patient by WhatsApp now who will take the sample. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself.
+         * @description Sent when the lab would tell the patient by WhatsApp now who will take the sample. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself (but for one older than 24 hours when its webhook is auto-deleted).
          */
         post: {
             parameters: {
@@ -1458,7 +1458,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -1494,7 +1494,7 @@ export interface webhooks {
         put?: never;
         /**
          * Send a quotation to the patient
-         * @description Sent when the lab would send the patient a quotation by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself.
+         * @description Sent when the lab would send the patient a quotation by WhatsApp now. The receiver sends the message in place of the lab; where no webhook takes it, the lab sends it itself (but for one older than 24 hours when its webhook is auto-deleted).
          */
         post: {
             parameters: {
@@ -1517,7 +1517,7 @@ export interface webhooks {
                     "webhook-signature": components["parameters"]["WebhookSignature"];
                     /**
                      * @description The service and its version.
-                     * @example laboratory-integration-service/1.0.0
+                     * @example LaboratoryIntegrationService/0.1.0
                      */
                     "user-agent": components["parameters"]["UserAgent"];
                 };
@@ -3286,7 +3286,7 @@ export interface components {
         WebhookSignature: string;
         /**
          * @description The service and its version.
-         * @example laboratory-integration-service/1.0.0
+         * @example LaboratoryIntegrationService/0.1.0
          */
         UserAgent: string;
     };

@@ -199,7 +199,7 @@ export interface paths {
         put?: never;
         /**
          * Send a message to a patient
-         * @description Records a WhatsApp message. The webhooks of the lab that have its event get it and send it; where there is none, or none takes it, this service hands it to the lab's own gateway.
+         * @description Records a WhatsApp message. The webhooks of the lab that have its event get it and send it; where there is none, or none takes it, this service hands it to the lab's own gateway (but for one older than 24 hours when its webhook is auto-deleted).
          */
         post: operations["recordMessage"];
         delete?: never;
@@ -1752,7 +1752,7 @@ export interface paths {
         put?: never;
         /**
          * Lift the lock of a contact
-         * @description Lets the contact log in again at once, and sets its count of failures to 0. Does nothing to one that is not locked.
+         * @description Lets the contact log in again at once, and sets its count of failures to 0. So it does where the contact is not locked.
          */
         post: operations["liftOtpLock"];
         delete?: never;
@@ -3477,7 +3477,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description An unexpected fault of the service. Trying again is safe for reading; for a creating POST send an `Idempotency-Key`. */
+        /** @description An unexpected fault of the service. Trying again is safe for reading; where something was to be made, see first whether it is there. */
         InternalServerError: {
             headers: {
                 "X-Request-Id": components["headers"]["XRequestId"];
