@@ -285,8 +285,11 @@ async function takeBody(
   const { req, request } = incoming
   const requestBody = operation.requestBody as { required?: boolean; content?: object } | undefined
   if (!requestBody?.required && !hasBody(req)) return
-  // What is not asked for is ignored, within the limits; of a GET nobody reads it.
-  if (!requestBody) return void (operation.method === 'get' || (await readJsonBody(req)))
+  if (!requestBody) {
+    // What is not asked for is ignored, within the limits; of a GET nobody reads it.
+    if (operation.method !== 'get') await readJsonBody(req)
+    return
+  }
   if (receiveFile && PDF in (requestBody.content ?? {})) {
     requireMediaType(req, PDF)
     incoming.file = await receiveFile(req)
