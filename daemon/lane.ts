@@ -14,7 +14,7 @@ import type { TakenLane } from './lane-ownership.ts'
 import { attemptResult, signedRequest } from './signed-delivery.ts'
 import type { AttemptOutcome, WebhookClient } from './webhook-client.ts'
 
-/** A dry lane listens so long before it settles, so that a trickle of events costs no new job each. */
+/** A dry lane listens so long before it settles, so that a trickle of events does not have it taken anew for each. */
 const LISTEN_MS = 1000
 /** A lane that may have listened enough in so long counts as one that leaves. */
 const LEAVING_MS = 100

@@ -232,8 +232,8 @@ async function holdsOldCopies(
 /**
  * Discards pending copies of a webhook that were routed under an older epoch: they stay in the log and are never sent by
  * themselves; messages among them are handed back. Only the lane's owner does so.
- * @param lane with the state that was read together with the epoch: any but `deleted` means that it was auto-deleted; what is
- *   held is left to the attempt that is made of it
+ * @param lane with the state that was read together with the epoch: the two tell what has ended a copy; what is held is left to
+ *   the attempt that is made of it
  */
 export async function discardOldCopies(
   trx: Knex.Transaction,
