@@ -233,15 +233,19 @@ export class LaneBacklog {
     }
     // Also those that are left out: what stands in between counts as a distance.
     for (const delivery of read) delivery.place = ++this.#place
-    const fresh = read.filter(({ eventId }) => !this.#held.has(eventId) && !this.#recordedDuringRead.has(eventId))
+    const current: PendingDelivery[] = []
+    let areAllCurrent = true
+    for (const delivery of read) {
+      if (this.#held.has(delivery.eventId) || this.#recordedDuringRead.has(delivery.eventId)) continue
+      if (isCurrent(delivery)) current.push(delivery)
+      else areAllCurrent = false
+    }
     const last = read.at(-1)
     // Of what stands before the last of the oldest, not all has been read.
     if (oldestFirst) this.#position = undefined
     else if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
-    const current = fresh.filter(isCurrent)
     if (oldestFirst) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
     for (const delivery of current) this.#hold(delivery)
-    const areAllCurrent = current.length === fresh.length
     if (read.length < limit) {
       // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
       if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()

@@ -250,9 +250,8 @@ export class Lane {
     return this.#inFlight.isFull({ failing: this.#state.failing, recovering: this.eager })
   }
 
-  #isCurrent(delivery: PendingDelivery): boolean {
-    return this.#state.state === 'active' && delivery.epoch === this.#state.epoch
-  }
+  readonly #isCurrent = (delivery: PendingDelivery): boolean =>
+    this.#state.state === 'active' && delivery.epoch === this.#state.epoch
 
   #idle(): boolean {
     return this.#backlog.isEmpty && this.#inFlight.size === 0 && this.#backlog.dryAtMs !== undefined
@@ -298,7 +297,7 @@ export class Lane {
   async #readDue(share: number): Promise<void> {
     const now = this.#deps.clock.now()
     const times = { now, until: this.#state.eagerUntil ?? now }
-    const found = await this.#backlog.read(times, (delivery) => this.#isCurrent(delivery), share)
+    const found = await this.#backlog.read(times, this.#isCurrent, share)
     // They could not be discarded: not read and tried again and again.
     if (found && this.#discardedNothing) this.#readAgainAtMs = monotonicMs() + READ_RETRY_MS
     this.#discardedNothing = false

@@ -79,7 +79,7 @@ export class Recorder {
     let inDoubt = mayBeOnDisk
     for (let waitMs = RETRY_WAIT_MS; ; waitMs = Math.min(waitMs * 2, RETRY_WAIT_MAX_MS)) {
       const owner = token()
-      const own = results.filter((result) => result.token === owner)
+      const own = resultsOf(owner, results)
       if (own.length === 0) return
       let recorded
       try {
@@ -111,4 +111,11 @@ export class Recorder {
     await this.#record(results.slice(0, middle), inDoubt)
     await this.#record(results.slice(middle), inDoubt)
   }
+}
+
+/** A function that is made anew for each batch would be compiled anew after each look through the heap. */
+function resultsOf(token: string, results: AttemptResult[]): AttemptResult[] {
+  const own: AttemptResult[] = []
+  for (const result of results) if (result.token === token) own.push(result)
+  return own
 }

@@ -92,7 +92,8 @@ async function recordSuccesses(
     const asked = send([...locks, ...removal.statements])
     // Put together while the server works on that; its fault is met below.
     asked.catch(() => {})
-    const applied = results.map((result) => applyResult(lanes.get(result.webhookId)!, result, now, rules))
+    const applied: AppliedResult[] = []
+    for (const result of results) applied.push(applyResult(lanes.get(result.webhookId)!, result, now, rules))
     const endedCopies = endedCopiesOf(applied)
     const statements = [...attemptStatements(applied, now), ...copyEndStatements(endedCopies, now), COMMIT]
     const [moved, ...others] = await asked
@@ -235,18 +236,23 @@ function attemptStatements(applied: AppliedResult[], now: Date): Statement[] {
 
 /** What was erased while its attempt was under way is not sent again. */
 function keepErased(applied: AppliedResult[], now: Date): Statement[] {
-  const retried = applied.filter(({ delivery }) => 'retryAt' in delivery).map(({ result }) => result)
+  const retried: AttemptResult[] = []
+  for (const { result, delivery } of applied) if ('retryAt' in delivery) retried.push(result)
   return retried.length > 0 ? [keepErasedStatement(retried, now)] : []
 }
 
 function messageIdsOf(results: AttemptResult[]): string[] {
-  return [...new Set(results.filter(({ isMessage }) => isMessage).map(({ eventId }) => eventId))].sort()
+  const ids = new Set<string>()
+  for (const { isMessage, eventId } of results) if (isMessage) ids.add(eventId)
+  return [...ids].sort()
 }
 
 function endedCopiesOf(applied: AppliedResult[]): EndedCopy[] {
-  return applied.flatMap(({ result, copyEnd }) =>
-    result.isMessage && copyEnd ? [{ eventId: result.eventId, end: copyEnd }] : [],
-  )
+  const ended: EndedCopy[] = []
+  for (const { result, copyEnd } of applied) {
+    if (result.isMessage && copyEnd) ended.push({ eventId: result.eventId, end: copyEnd })
+  }
+  return ended
 }
 
 function unlessEmpty(rows: unknown[][], sql: string): Statement[] {

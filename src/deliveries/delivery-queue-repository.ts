@@ -91,7 +91,9 @@ function dueRows({ webhookId, times, after, limit }: DueRequest): Sql {
 export async function listDueDeliveries(knex: Knex, request: DueRequest): Promise<PendingDelivery[]> {
   const { sql, values } = dueRows(request)
   const [rows] = await knex.raw(`SELECT ${COLUMNS} ${sql}`, values as Knex.RawBinding[])
-  return (rows as Row[]).map((row) => toPending(request.webhookId, row))
+  const list: PendingDelivery[] = []
+  for (const row of rows as Row[]) list.push(toPending(request.webhookId, row))
+  return list
 }
 
 /** Of so many that a recovery brings, the oldest come first: their keys are read each time, and each is small. */

@@ -21,21 +21,24 @@ export interface EndedRow {
 }
 
 const ID_WIDTH = 26
-const COMMON = ['status', 'attempts', 'ended_at', 'seq', 'started_at', 'duration_ms', 'class', 'http_status']
+/** Left out where they are what the table takes them for: delivered by the first attempt. */
+const OUTCOME = ['status', 'attempts']
+const COMMON = ['ended_at', 'seq', 'started_at', 'duration_ms', 'class', 'http_status']
 const BYTES = ['error', 'answer']
 
 /** A copy that was sent again by hand has ended before: then its row is written over, also with what this one does not have. */
 function insertOf(columns: string[]): { before: string; after: string } {
-  const written = columns.map((column) => `${column} = VALUES(${column})`)
-  const emptied = BYTES.filter((column) => !columns.includes(column)).map((column) => `${column} = NULL`)
+  // Of one that is left out it is the value that the table takes for it.
+  const written = [...OUTCOME, ...COMMON, ...BYTES].map((column) => `${column} = VALUES(${column})`)
   return {
     before: `INSERT INTO deliveries (webhook_id, event_id, ${columns.join(', ')}) VALUES `,
-    after: ` ON DUPLICATE KEY UPDATE ${[...written, ...emptied].join(', ')}`,
+    after: ` ON DUPLICATE KEY UPDATE ${written.join(', ')}`,
   }
 }
 
-const BARE = insertOf(COMMON)
-const WITH_BYTES = insertOf([...COMMON, ...BYTES])
+const FIRST_TRY = insertOf(COMMON)
+const BARE = insertOf([...COMMON, ...OUTCOME])
+const WITH_BYTES = insertOf([...COMMON, ...OUTCOME, ...BYTES])
 
 /**
  * @param rows ended deliveries with their last attempts
@@ -44,16 +47,20 @@ const WITH_BYTES = insertOf([...COMMON, ...BYTES])
  */
 export function endedStatements(rows: EndedRow[], endedAt: Date): Statement[] {
   const ended = timeDigits(endedAt)
+  const firstTry: string[] = []
   const bare: string[] = []
   const withBytes: string[] = []
   for (const row of rows) {
+    const { status, attempts, error } = row
     const common = commonText(row, ended)
     // An answer without a body is none.
     const answer = row.answer?.length ? row.answer : null
-    if (row.error === null && answer === null) bare.push(`(${common})`)
-    else withBytes.push(`(${common},${escape(row.error)},${escape(answer)})`)
+    if (error !== null || answer !== null) {
+      withBytes.push(`(${common},${escape(status)},${attempts},${escape(error)},${escape(answer)})`)
+    } else if (status === 'delivered' && attempts === 1) firstTry.push(`(${common})`)
+    else bare.push(`(${common},${escape(status)},${attempts})`)
   }
-  return [...statementOf(BARE, bare), ...statementOf(WITH_BYTES, withBytes)]
+  return [...statementOf(FIRST_TRY, firstTry), ...statementOf(BARE, bare), ...statementOf(WITH_BYTES, withBytes)]
 }
 
 function statementOf({ before, after }: typeof BARE, rows: string[]): Statement[] {
@@ -62,13 +69,13 @@ function statementOf({ before, after }: typeof BARE, rows: string[]): Statement[
 
 /** Every text goes through the driver's escaping, also those that are ours. */
 function commonText(row: EndedRow, ended: string): string {
-  const { webhookId, eventId, status, attempts, seq, startedAt, durationMs, httpStatus } = row
+  const { webhookId, eventId, seq, startedAt, durationMs, httpStatus } = row
   if (webhookId.length !== ID_WIDTH || eventId.length !== ID_WIDTH) {
     throw new RangeError('an id is wider or narrower than its field')
   }
   const ids = `${escape(webhookId)},${escape(eventId)}`
   const numbers = `${Math.round(durationMs)},${escape(row.class)},${httpStatus ?? 'NULL'}`
-  return `${ids},${escape(status)},${attempts},${ended},${seq},${timeDigits(startedAt)},${numbers}`
+  return `${ids},${ended},${seq},${timeDigits(startedAt)},${numbers}`
 }
 
 let lastAtMs = NaN

@@ -20,6 +20,11 @@ export interface Removal {
   expected: (number | undefined)[]
 }
 
+// Made once: a function that is made anew for each batch is compiled anew after each look through the heap.
+const webhookIdOf = ({ webhookId }: QueuedCopy) => webhookId
+const eventIdOf = ({ eventId }: QueuedCopy) => eventId
+const byPlace = (a: QueuedCopy, b: QueuedCopy) => a.place - b.place
+
 /** A shorter run costs more as a statement of its own than its rows cost in the common one. */
 const SHORTEST_RUN = 8
 /** What was not recorded in between is walked over, so that a few requests under way do not cut a run. */
@@ -49,8 +54,8 @@ export function isRemoved({ expected }: Removal, results: BatchResult[]): boolea
 
 function runsOf(copies: QueuedCopy[]): QueuedCopy[][] {
   const runs: QueuedCopy[][] = []
-  for (const ofWebhook of Map.groupBy(copies, ({ webhookId }) => webhookId).values()) {
-    ofWebhook.sort((a, b) => a.place - b.place)
+  for (const ofWebhook of Map.groupBy(copies, webhookIdOf).values()) {
+    ofWebhook.sort(byPlace)
     let last: QueuedCopy | undefined
     for (const copy of ofWebhook) {
       if (last && copy.place - last.place <= WIDEST_GAP && copy.dueAt.getTime() === last.dueAt.getTime()) {
@@ -67,7 +72,7 @@ function runsOf(copies: QueuedCopy[]): QueuedCopy[][] {
  * server would look up one by one.
  */
 function runStatement(run: QueuedCopy[]): Statement {
-  const eventIds = run.map(({ eventId }) => eventId)
+  const eventIds = run.map(eventIdOf)
   let [first, last] = [eventIds[0]!, eventIds[0]!]
   for (const id of eventIds) {
     if (id < first) first = id

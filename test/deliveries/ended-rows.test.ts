@@ -73,6 +73,11 @@ test('a row that has ended before is overwritten whole', async () => {
   const later = new Date(AT.getTime() + 1)
   await write([row(), again, row()], later)
   expect(await read(first)).toEqual({ ...again, endedAt: later })
+  // Nothing of what is left out of the statement stays.
+  const latest = new Date(AT.getTime() + 2)
+  const plain = row({ webhookId, eventId, seq: 21 })
+  await write([row(), plain, row()], latest)
+  expect(await read(first)).toEqual({ ...plain, endedAt: latest })
 })
 
 test('any number of rows comes to exactly those rows', async () => {
