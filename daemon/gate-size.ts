@@ -13,7 +13,7 @@ export interface GateSize {
 }
 
 export const WAITING_SIZE: GateSize = { limit: 128, turn: 20 }
-const BUSY_SIZE: GateSize = { limit: 64, turn: 100 }
+const BUSY_SIZE: GateSize = { limit: 64, turn: 200 }
 /** Shares of its time that a daemon does not wait in. Between the two all stays as it is. */
 const BUSY_FROM = 0.7
 const WAITING_BELOW = 0.5
