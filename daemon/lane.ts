@@ -250,6 +250,7 @@ export class Lane {
     return this.#inFlight.isFull({ failing: this.#state.failing, recovering: this.eager })
   }
 
+  /** Handed to each reading, and made once for all of them. */
   readonly #isCurrent = (delivery: PendingDelivery): boolean =>
     this.#state.state === 'active' && delivery.epoch === this.#state.epoch
 

@@ -92,6 +92,7 @@ async function recordSuccesses(
     const asked = send([...locks, ...removal.statements])
     // Put together while the server works on that; its fault is met below.
     asked.catch(() => {})
+    // A loop, here and below: a function that is made anew for each batch is compiled anew after each look through the heap.
     const applied: AppliedResult[] = []
     for (const result of results) applied.push(applyResult(lanes.get(result.webhookId)!, result, now, rules))
     const endedCopies = endedCopiesOf(applied)

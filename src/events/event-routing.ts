@@ -46,8 +46,8 @@ const WAS_ACTIVE = (w: string) => `((${w}.inactive_from IS NULL OR e.recorded_at
  * discarded and never sent. The epoch is read without a lock: a deletion that commits in between has raised it, and the copy
  * is older.
  *
- * The order of tables and their keys are said. By statistics from before many events came, MariaDB began with the webhooks and
- * read every event of their lab for each.
+ * The order of tables and their keys are said. Where all events are of one lab, or their statistics are from when there were none,
+ * MariaDB takes the lab's key for a unique one, begins with the webhooks and reads every event of the lab for each.
  */
 const MATCHING_WEBHOOKS = `
   FROM events e FORCE INDEX (PRIMARY)
@@ -91,8 +91,8 @@ const FAN_OUT_MESSAGES = `${FAN_OUT_TOGETHER}
 
 /**
  * Lanes that have something due at that time: of each webhook it asks for one copy, where to go through the copies would cost as much as
- * a tenth of making them. Not by EXISTS, of which a server may make a join that begins with the queue. A webhook comes once for each
- * type of event that it has subscribed to.
+ * a tenth of making them. These are the webhooks that the fan-out saw, since what a webhook has subscribed to never changes. Not by
+ * EXISTS, of which a server may make a join that begins with the queue. A webhook comes once for each type that it has subscribed to.
  */
 const GIVEN_LANES = `
   SELECT l.webhook_id, l.due_at IS NULL AS was_empty, ${DUE} AS due_at

@@ -1,6 +1,6 @@
 /**
- * The fan-out must not depend on the server's statistics, which say of a table that has just been filled what was so before: by them
- * MariaDB has read all events of a lab for each of its webhooks.
+ * The fan-out must not depend on the server's statistics. Where all events are of one lab, or when the table has just been filled, they
+ * have led MariaDB to read all events of the lab for each of its webhooks.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
