@@ -56,7 +56,12 @@ function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } 
 }
 
 const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test, b.is_message, b.body'
-const FROM = 'FROM delivery_queue q JOIN event_bodies b ON b.event_id = q.event_id'
+/**
+ * Order and keys are said. Over several lanes at once both servers would read all bodies for each lane where that are no more than the
+ * lane has copies: statistics count what has just been filled as small. MySQL may begin with all bodies of later events.
+ */
+const QUEUE = 'delivery_queue q FORCE INDEX (PRIMARY)'
+const WITH_BODIES = 'STRAIGHT_JOIN event_bodies b FORCE INDEX (PRIMARY) ON b.event_id = q.event_id'
 
 /** What a lane reads next. */
 export interface DueRequest {
@@ -77,11 +82,14 @@ function dueRows({ webhookId, times, after, limit }: DueRequest): Sql {
   const due = isToBeRead(times)
   const order = 'ORDER BY q.due_at, q.event_id LIMIT ?'
   if (!after)
-    return { sql: `${FROM} WHERE q.webhook_id = ? AND ${due.sql} ${order}`, values: [webhookId, ...due.values, limit] }
+    return {
+      sql: `FROM ${QUEUE} ${WITH_BODIES} WHERE q.webhook_id = ? AND ${due.sql} ${order}`,
+      values: [webhookId, ...due.values, limit],
+    }
   // Written so that both servers see two ranges of the primary key, one behind the other: compared as a pair, the two columns
-  // would make them walk every row of one due time. Left to itself, MySQL may begin with all bodies of later events.
+  // would make them walk every row of one due time.
   return {
-    sql: `FROM delivery_queue q FORCE INDEX (PRIMARY) STRAIGHT_JOIN event_bodies b ON b.event_id = q.event_id
+    sql: `FROM ${QUEUE} ${WITH_BODIES}
      WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?)) ${order}`,
     values: [webhookId, ...due.values, after.dueAt, after.dueAt, after.eventId, limit],
   }
@@ -113,10 +121,10 @@ export async function listOldestDeliveries(
   const [rows] = await knex.raw(
     `SELECT ${COLUMNS} FROM (
        SELECT first.* FROM (
-         SELECT q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test FROM delivery_queue q
+         SELECT q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test FROM ${QUEUE}
          WHERE q.webhook_id = ? AND ${due.sql} ORDER BY q.due_at, q.event_id LIMIT ?
        ) first ORDER BY first.event_id LIMIT ?
-     ) q STRAIGHT_JOIN event_bodies b ON b.event_id = q.event_id`,
+     ) q ${WITH_BODIES}`,
     [webhookId, ...due.values, OLDEST_OF, limit],
   )
   return (rows as Row[]).map((row) => toPending(webhookId, row)).sort(inQueueOrder)
@@ -141,7 +149,8 @@ export async function listDueOfSeveral(knex: Knex, requests: DueRequest[]): Prom
 /** Copies of these events for these webhooks, for the transaction that has just queued them. */
 export function copiesStatement(webhookIds: string[], eventIds: string[]): Statement {
   return {
-    sql: `SELECT q.webhook_id, ${COLUMNS} ${FROM} WHERE q.event_id IN (?) AND q.webhook_id IN (?)`,
+    sql: `SELECT q.webhook_id, ${COLUMNS} FROM delivery_queue q FORCE INDEX (delivery_queue_delivery) ${WITH_BODIES}
+          WHERE q.event_id IN (?) AND q.webhook_id IN (?)`,
     values: [eventIds, webhookIds],
   }
 }
@@ -184,7 +193,7 @@ export async function listWaitingUpTo(
 ): Promise<string[]> {
   const due = isToBeRead(times)
   const [rows] = await knex.raw(
-    `SELECT q.event_id FROM delivery_queue q
+    `SELECT q.event_id FROM ${QUEUE}
      WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at < ? OR (q.due_at = ? AND q.event_id <= ?))
      ORDER BY q.due_at, q.event_id LIMIT ?`,
     [webhookId, ...due.values, dueAt, dueAt, eventId, limit],

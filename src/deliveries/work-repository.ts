@@ -19,7 +19,7 @@ export async function findWork(knex: Knex, now: Date, maxLanes: number): Promise
   const [rows] = await knex.raw(
     `(SELECT NULL AS webhook_id, 0 AS failing FROM unrouted_events LIMIT 1)
      UNION ALL
-     (SELECT l.webhook_id, w.first_failure_at IS NOT NULL FROM lanes l JOIN webhooks w ON w.id = l.webhook_id
+     (SELECT l.webhook_id, w.first_failure_at IS NOT NULL FROM lanes l FORCE INDEX (lanes_due) STRAIGHT_JOIN webhooks w ON w.id = l.webhook_id
       WHERE l.owner IS NULL AND l.due_at <= ? ORDER BY l.due_at LIMIT ?)`,
     [now, maxLanes],
   )
