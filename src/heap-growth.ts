@@ -52,10 +52,9 @@ export function boundHeapGrowth(options: HeapGrowthOptions): () => void {
     const wasLarge = isLarge
     isLarge = residentBytes() / MB >= (isLarge ? largeFromMb * SMALL_AGAIN : largeFromMb)
     const wanted = isBusy && !isLarge ? growth.busy : growth.tight
-    if (wanted === current) return
+    if (wanted !== current) setGrowth(wanted)
     current = wanted
-    setGrowth(wanted)
-    // Until then V8 goes by what it was told when it last looked.
+    // Until then V8 goes by what it was told when it last looked: while the process was busy and small, though it may be idle now.
     if (isLarge && !wasLarge) collect()
   }, LOOK_EACH_MS)
   timer.unref()

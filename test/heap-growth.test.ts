@@ -49,6 +49,21 @@ test('one that becomes large is looked through at once, under the new limit', ()
   expect(order).toEqual([60, 'collected', 0, 60, 'collected'])
 })
 
+test('so is one that had little to do while it became large, whose limit is from when it was busy', () => {
+  const order: (number | string)[] = []
+  let residentMb = 100
+  let cpuMs = 0
+  const options = {
+    ...{ largeFromMb: 200, residentBytes: () => residentMb * MB, cpuMs: () => cpuMs },
+    ...{ setGrowth: (percent: number) => order.push(percent), collect: () => order.push('collected') },
+  }
+  watched(options, (n) => ((residentMb = n < 3 ? 199 : 201), (cpuMs += n === 1 ? 0 : 500)), 5)
+  expect(order).toEqual([60, 0, 60, 'collected'])
+  order.length = 0
+  watched(options, (n) => ((residentMb = n < 3 ? 199 : 201), (cpuMs += n < 4 ? 0 : 500)), 5)
+  expect(order).toEqual([60, 'collected'])
+})
+
 test('a process that has little to do is held tight whatever its size, and not any more when it is busy', () => {
   let cpuMs = 0
   const shares = [1, 0.2, 0.2, 0.4, 1, 0.2, 0]
