@@ -239,7 +239,8 @@ const draining: DeliveryPoint['kill'] = async (_stage, daemon, _webhook, cause) 
   await cause()
 }
 
-const READ = (webhook: string) => new RegExp(`FROM delivery_queue q JOIN event_bodies[^]*'${webhook}'`)
+const READ = (webhook: string) =>
+  new RegExp(`FROM delivery_queue q FORCE INDEX \\(\\w+\\) STRAIGHT_JOIN event_bodies[^]*'${webhook}'`)
 /** The first statement of recording: of a webhook that is known as healthy, its lane's. */
 const JUDGE = (webhook: string) =>
   new RegExp(
