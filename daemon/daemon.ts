@@ -160,6 +160,7 @@ export async function startDaemon({
     // Those for a daemon that has died may reach the next one on its port while that still starts.
     if (!ticker.isStarted) return
     if (kind === 'settings') return lanes.readSettings()
+    if (kind === 'committing') return ticker.foresee(eventId!)
     if (kind === 'lanes') {
       if (!webhookIds) lanes.nudgeAll()
       else if (lanes.nudge(webhookIds).length === 0) return

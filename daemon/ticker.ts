@@ -10,6 +10,7 @@ import { routeEvents, type GivenLane, type Routed } from '../src/events/event-ro
 import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { allowsTwo, FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
+import { Foresight } from './foresight.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
@@ -71,6 +72,7 @@ export class Ticker {
   #hinted = false
   /** What the one hint since the last tick has named. */
   #hintedId: string | undefined
+  readonly #foresight = new Foresight()
   #started = false
   #stopped = false
   #lastRoundAtMs = monotonicMs()
@@ -109,18 +111,28 @@ export class Ticker {
    */
   wake(hinted = false, eventId?: string): void {
     if (!this.#started || this.#stopped) return
-    if (hinted) {
-      this.#hintedId = this.#hinted ? undefined : eventId
-      this.#hinted = true
-    }
+    if (hinted && eventId !== undefined && this.#foresight.covers(eventId)) return
+    if (hinted) this.#hint(eventId)
     if (this.#running) {
       this.#again = true
       return
     }
     clearTimeout(this.#timer)
-    const earlyMs = Math.max(this.#routedAtMs + HINTED_TICK_MS, this.#gatherUntilMs) - monotonicMs()
+    const earlyMs = this.#mayRouteAtMs - monotonicMs()
     if (earlyMs > 0) this.#timer = setTimeout(() => this.#begin(), earlyMs)
     else this.#begin()
+  }
+
+  get #mayRouteAtMs(): number {
+    return Math.max(this.#routedAtMs + HINTED_TICK_MS, this.#gatherUntilMs)
+  }
+
+  /** An event's COMMIT is under way. Where the daemon is not quiet it is told again, when that has ended. */
+  foresee(eventId: string): void {
+    if (!this.#started || this.#stopped || this.#running || this.#hinted) return
+    if (monotonicMs() < this.#mayRouteAtMs || !this.#foresight.begin(eventId)) return
+    clearTimeout(this.#timer)
+    this.#begin()
   }
 
   #begin(): void {
@@ -154,11 +166,21 @@ export class Ticker {
   /** @returns whether there was anything to do */
   async #tick(): Promise<boolean> {
     const { database, clock } = this.#options
+    let worked = false
+    if (this.#foresight.eventId !== undefined) {
+      worked = await this.#routeForeseen(this.#foresight.eventId)
+      // Whoever tells of its end finds no tick under way that looks for it in vain.
+      if (!worked && !this.#hinted) return false
+    }
     // Whoever is told of an event need not look for one first: a quiet webhook's only one waits for each round trip.
-    const [wasHinted, eventId] = [this.#hinted, this.#hintedId]
-    this.#hinted = false
-    this.#hintedId = undefined
-    let worked = eventId !== undefined && (await this.#routeHinted(eventId))
+    let wasHinted = false
+    if (!worked) {
+      const eventId = this.#hintedId
+      wasHinted = this.#hinted
+      this.#hinted = false
+      this.#hintedId = undefined
+      worked = eventId !== undefined && (await this.#routeHinted(eventId))
+    }
     // Its lanes' requests come first. The tick behind this one looks, or at the latest one of those that hints bring on.
     if (worked && monotonicMs() - this.#lookedAtMs < LOOK_EACH_MS) return true
     if (wasHinted && !worked) worked = await this.#route()
@@ -242,27 +264,53 @@ export class Ticker {
     return true
   }
 
-  /** One event alone, which somebody says is waiting. */
-  async #routeHinted(eventId: string): Promise<boolean> {
+  async #routeForeseen(eventId: string): Promise<boolean> {
+    let isRouted = false
+    try {
+      isRouted = await this.#routeHinted(eventId, (tell) => this.#foresight.whenCommitted(tell))
+    } finally {
+      this.#foresight.end(isRouted)
+      // Who told of that did so while it was looked for.
+      if (!isRouted && this.#foresight.isCommitted) this.#hint(eventId)
+    }
+    return isRouted
+  }
+
+  #hint(eventId: string | undefined): void {
+    this.#hintedId = this.#hinted ? undefined : eventId
+    this.#hinted = true
+  }
+
+  /**
+   * One event alone, which somebody says is waiting.
+   * @param whenCommitted tells when the event is: its copies are sent then, or when the fan-out's own COMMIT has come through
+   */
+  async #routeHinted(eventId: string, whenCommitted = (tell: () => void) => tell()): Promise<boolean> {
     const { database, chooseAnyAlong, takenEarly, confirmed } = this.#options
     const along = chooseAnyAlong()
     if (!along) return false
     return this.#fanOut(async (startedAt) => {
       let taken: TakenLane[] = []
       let early: TakenLane[] = []
+      let isOver = false
+      const sendEarly = () => {
+        if (isOver) return
+        // The others have to read what is due, and would not see it yet.
+        early = taken.filter(({ head }) => head)
+        takenEarly(early)
+      }
       try {
         const routed = await routeHinted(database.batch, eventId, startedAt, along, (read) => {
           taken = along.read(read)
-          // The others have to read what is due, and would not see it yet.
-          early = taken.filter(({ head }) => head)
-          takenEarly(early)
+          whenCommitted(sendEarly)
         })
         return {
           ...routed,
-          taken: taken.filter(({ head }) => !head),
+          taken: taken.filter((lane) => !early.includes(lane)),
           takenEarly: new Set(early.map(({ state }) => state.webhookId)),
         }
       } finally {
+        isOver = true
         confirmed(early)
       }
     })

@@ -21,6 +21,8 @@ import {
 export interface Statement {
   sql: string
   values?: unknown[]
+  /** Of the last statement of a round trip: told when the server has carried out all before it. It must not throw. */
+  reached?: () => void
 }
 
 /** A statement's rows, or what it changed. */
@@ -106,9 +108,17 @@ export function createBatchPool(
   const prepared = new WeakSet<PoolConnection>()
   const clocks = new WeakMap<PoolConnection, ClockView>()
 
-  async function query(connection: PoolConnection, sql: string): Promise<unknown> {
+  /** @param reached told when so many statements have been carried out, while the others are under way */
+  async function query(connection: PoolConnection, sql: string, reached?: () => void, after = 0): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      connection.query(sql, (error, results) => (error ? reject(error) : resolve(results)))
+      const command = connection.query(sql, (error, results) => (error ? reject(error) : resolve(results)))
+      if (!reached) return
+      let carriedOut = 0
+      // The driver tells of each result as it comes.
+      command.on('fields', () => {
+        carriedOut += 1
+        if (carriedOut === after) reached()
+      })
     })
   }
 
@@ -184,7 +194,7 @@ export function createBatchPool(
       const commits = statements.at(-1)?.sql === COMMIT.sql
       const fences = commits ? fence(connection) : []
       texts.splice(-1, 0, ...fences)
-      const results = await query(connection, texts.join(';\n'))
+      const results = await query(connection, texts.join(';\n'), statements.at(-1)?.reached, texts.length - 1)
       if (commits) committed = true
       if (texts.length === 1) return [results] as BatchResult[]
       return (results as BatchResult[]).toSpliced(-1 - fences.length, fences.length)

@@ -77,7 +77,7 @@ export interface HandlerDeps {
   /** Where deliveries may go. */
   addressPolicy: AddressPolicy
   /**
-   * Tells the daemons that an event, or what else is named, was committed. For speed only: nothing depends on it.
+   * Tells the daemons that an event, or what else is named, was committed, or is at this moment. For speed only: nothing depends on it.
    * @param eventId one that waits; others may as well
    */
   hint: (kind?: HintKind, eventId?: string) => void

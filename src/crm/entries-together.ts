@@ -34,6 +34,8 @@ export interface EntryCall {
 export interface EntriesTogetherDeps {
   batch: BatchPool
   clock: Clock
+  /** Told of the event of one that is written by itself, while its COMMIT is under way. */
+  committing: (eventId: string) => void
 }
 
 interface Call extends EntryCall {
@@ -116,7 +118,7 @@ async function createAll(
     }
     const counted = () => group.forEach((admitted) => admissions.set(admitted.call, admitted))
     try {
-      const leadId = await insertMade(send, [...made.values()])
+      const leadId = await insertMade(send, [...made.values()], deps.committing)
       if (leadId !== undefined) for (const call of made.keys()) refuse(call, duplicateEntry(leadId))
     } catch (error) {
       if (isConnectionFault(error)) throw error
@@ -134,12 +136,16 @@ async function createAll(
  * And commits.
  * @returns the id of the entry that was there before, where one alone was to be made; undefined: all are written
  */
-async function insertMade(send: Send, made: NewEntry[]): Promise<string | undefined> {
+async function insertMade(
+  send: Send,
+  made: NewEntry[],
+  committing: (eventId: string) => void,
+): Promise<string | undefined> {
   const [first, ...others] = made
   if (!first) await send([COMMIT])
   else if (others.length > 0) await insertEntries(send, made, [COMMIT])
   else {
-    const leadId = await insertEntry(send, first, [COMMIT])
+    const leadId = await insertEntry(send, first, [{ ...COMMIT, reached: () => committing(first.event.id) }])
     if (leadId !== undefined) await send(KEEP_COUNTED)
     return leadId
   }

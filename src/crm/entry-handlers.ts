@@ -13,7 +13,10 @@ interface EntryHandlers {
 }
 
 export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHandlers {
-  const createTogether = createEntriesTogether({ batch: database.batch, clock })
+  const createTogether = createEntriesTogether({
+    ...{ batch: database.batch, clock },
+    committing: (eventId) => hint('committing', eventId),
+  })
 
   /** The key is a round trip more, ahead of the two of the entry, and may keep its request waiting. */
   function createKeyed(wish: Omit<EntryWish, 'scheduledAt' | 'now'>, idempotency: Idempotency): Promise<Entry> {

@@ -18,9 +18,13 @@ const ID_LENGTH = 26
 const LANES_NAMED = 40
 /** Of more than that none is named. */
 const MOST_LANES_NAMED = 200
+/** What is about to be committed is told of only where nothing was for so long: hints that follow each other closely go together anyhow. */
+const QUIET_MS = 4
+/** Behind the name of what is not committed yet: for a daemon that does not know of that, it names nothing. */
+const NOT_YET = '.'
 
 /** A datagram's first byte is the place in this list: a daemon need not look at its lanes for an event that nobody has routed yet. */
-export const HINT_KINDS = ['events', 'lanes', 'settings'] as const
+export const HINT_KINDS = ['events', 'lanes', 'settings', 'committing'] as const
 
 export type HintKind = (typeof HINT_KINDS)[number]
 
@@ -33,12 +37,14 @@ export interface Hint {
 }
 
 export function hintDatagram({ kind, eventId = '', webhookIds = [] }: Hint): Buffer {
-  return Buffer.from(String.fromCharCode(HINT_KINDS.indexOf(kind)) + eventId + webhookIds.join(''), 'latin1')
+  const mark = kind === 'committing' ? NOT_YET : ''
+  return Buffer.from(String.fromCharCode(HINT_KINDS.indexOf(kind)) + eventId + webhookIds.join('') + mark, 'latin1')
 }
 
 /** Whatever was sent: what can't be an id counts as none. */
 export function readHint(datagram: Buffer): Hint {
   const kind = HINT_KINDS[datagram[0] ?? 0] ?? 'events'
+  if (kind === 'committing') return readForetold(datagram.toString('latin1', 1))
   const ids = datagram.toString('latin1', 1).match(EACH_ID) ?? []
   const isNamed = ids.length * ID_LENGTH === datagram.length - 1 && ids.length <= LANES_NAMED && ids.every(isIdShaped)
   if (!isNamed || ids.length === 0) return { kind }
@@ -47,6 +53,12 @@ export function readHint(datagram: Buffer): Hint {
 }
 
 const EACH_ID = /.{26}/gs
+
+/** Without the name of what is foretold there is nothing to do before it is committed, of which another hint tells. */
+function readForetold(name: string): Hint {
+  const eventId = name.slice(0, ID_LENGTH)
+  return isIdShaped(eventId) && name === eventId + NOT_YET ? { kind: 'committing', eventId } : { kind: 'events' }
+}
 
 export interface HintOptions {
   /** One that waits; others may as well. */
@@ -85,11 +97,16 @@ export class DaemonHints {
   /**
    * Returns at once. Call it after the commit.
    * @param kind `events`: something waits for its fan-out; `lanes`: lanes that others own got something to send;
-   *   `settings`: somebody waits until a lane's owner has read its settings again
+   *   `settings`: somebody waits until a lane's owner has read its settings again; `committing`: an event whose COMMIT has just
+   *   begun, of which `events` tells when it has ended
    */
   send(kind: HintKind = 'events', options: HintOptions = {}): void {
     const nowMs = monotonicMs()
     if (this.#closed) return
+    if (kind === 'committing') {
+      if (nowMs - this.#sentAtMs >= QUIET_MS) this.#transmit(kind, options)
+      return
+    }
     if (!options.webhookIds && nowMs - this.#sentAtMs < SPACING_MS) return this.#sendLate(kind, options.eventId)
     this.#sentAtMs = nowMs
     if (this.#readAtMs > -Infinity) this.#transmit(kind, options)

@@ -170,3 +170,18 @@ test('when the database goes, all that were with it are in doubt and none is tri
   expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
   expect(tries).toBe(1)
 })
+
+test('the event of a lead that is written by itself is told of while it is committed; none of several, and none that is refused', async () => {
+  const [first, second, third] = (await buildTenants(app, 3)) as [Tenant, Tenant, Tenant]
+  const { create, callOf, foretold } = entryCalls(app)
+  // The first call of an account ever is made by itself.
+  for (const tenant of [first, second, third]) await create(callOf(tenant, { contact: '9876500001' }))
+  foretold.length = 0
+  const call = callOf(first)
+  await create(call)
+  expect(foretold).toEqual([call.eventId])
+  await expect(create({ ...callOf(first), body: call.body })).rejects.toThrow()
+  await Promise.all([create(callOf(second)), create(callOf(third))])
+  expect(foretold).toEqual([call.eventId])
+  expect(await rows('entries', second)).toBe(2)
+})

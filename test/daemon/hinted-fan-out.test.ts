@@ -65,6 +65,7 @@ async function hint(...datagrams: Buffer[]): Promise<void> {
   socket.close()
 }
 
+const foretold = (eventId: string) => hintDatagram({ kind: 'committing', eventId })
 const named = (eventId: string) => hintDatagram({ kind: 'events', eventId })
 const receivedOf = (eventId: string) =>
   receiver.requests.filter(({ headers }) => headers['webhook-id'] === publicEventId(eventId)).length
@@ -171,4 +172,58 @@ test.each([
   expect(received).toContain(receivedOf(id))
   expect(await knex('unrouted_events').where({ event_id: id })).toEqual([])
   await expect.poll(() => knex('lanes').where({ webhook_id: webhookId }).first('owner'), { timeout: 5000 }).toEqual({ owner: null }) // prettier-ignore
+})
+
+test('an event of which it was told before its end is fanned out, and sent when somebody says that it is committed', async () => {
+  let letGo = () => {}
+  const held = new Promise<void>((resolve) => (letGo = resolve))
+  let isReached = false
+  onCommit = async (send, last) => {
+    isReached = true
+    await held
+    return send(last)
+  }
+  try {
+    let id = ''
+    // The daemon may look by itself just before it is told.
+    for (let n = 0; n < 5 && !isReached; n++) {
+      id = (await world.event({ labId })).id
+      await hint(foretold(id))
+      await expect.poll(() => isReached || receivedOf(id) > 0, { timeout: 5000 }).toBe(true)
+    }
+    expect(isReached).toBe(true)
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    // Its fan-out has read it, and nobody has said that it is on disk.
+    expect(receivedOf(id)).toBe(0)
+    letGo()
+    await deliveredOnce(id)
+  } finally {
+    letGo()
+  }
+
+  let isSentWhileHeld = false
+  for (let n = 0; n < 5 && !isSentWhileHeld; n++) {
+    // A lane that still runs is told behind the COMMIT.
+    labId = newId(2)
+    webhookId = (await world.webhook({ endpoint: receiver.url, labId })).id
+    const event = await world.event({ labId })
+    onCommit = async (send, last) => {
+      await expect.poll(() => receivedOf(event.id), { timeout: 5000 }).toBe(1)
+      isSentWhileHeld = true
+      return send(last)
+    }
+    await hint(foretold(event.id), named(event.id))
+    await deliveredOnce(event.id)
+  }
+  expect(isSentWhileHeld).toBe(true)
+})
+
+test('one that is foretold too soon, or by anyone, is delivered when it is committed', async () => {
+  for (let n = 0; n < 10; n++) {
+    await hint(foretold(newId(n)))
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  const { id } = await world.event({ labId })
+  await hint(foretold(id), named(id))
+  await deliveredOnce(id)
 })

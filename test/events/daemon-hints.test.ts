@@ -104,3 +104,19 @@ test('a daemon that is known by a name gets its hints', async () => {
     await db.database.knex('daemons').where({ token }).delete()
   }
 })
+
+test('what is committing is told of where nothing was for a moment, and takes no place of what is committed', async () => {
+  const { hints: received } = told[0]!
+  await sleep(50)
+  received.splice(0)
+  const [eventId, other] = idsOf(2) as [string, string]
+  hints.send('committing', { eventId })
+  hints.send('events', { eventId })
+  hints.send('committing', { eventId: other })
+  await expect.poll(() => received.length).toBe(2)
+  await sleep(50)
+  expect(received.splice(0)).toEqual([
+    { kind: 'committing', eventId },
+    { kind: 'events', eventId },
+  ])
+})

@@ -12,10 +12,18 @@ test('a hint is read as it was sent', () => {
     { kind: 'lanes', webhookIds: [eventId] },
     { kind: 'lanes', webhookIds: Array.from({ length: 40 }, (_, n) => newId(n)) },
     { kind: 'settings' },
+    { kind: 'committing', eventId },
   ]
   for (const hint of hints) expect(readHint(hintDatagram(hint))).toEqual(hint)
   expect(hintDatagram({ kind: 'settings' })).toEqual(Buffer.of(2))
   expect(hintDatagram({ kind: 'events', eventId })).toEqual(Buffer.concat([Buffer.of(0), Buffer.from(eventId)]))
+})
+
+test('what is foretold names nothing to who does not know of that: it is not to be sent before it is on disk', () => {
+  const datagram = hintDatagram({ kind: 'committing', eventId })
+  expect(readHint(Buffer.concat([Buffer.of(0), datagram.subarray(1)]))).toEqual({ kind: 'events' })
+  for (const text of ['', '.', eventId, `${eventId}..`, `${eventId.toUpperCase()}.`, `${eventId}${eventId}.`])
+    expect(readHint(Buffer.concat([Buffer.of(3), Buffer.from(text)]))).toEqual({ kind: 'events' })
 })
 
 test('what is no id counts as none', () => {

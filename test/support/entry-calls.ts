@@ -32,13 +32,17 @@ export async function buildTenants(app: TestApp, count: number): Promise<Tenant[
 export interface EntryCalls {
   create: (call: EntryCall) => Promise<Entry>
   callOf: (tenant: Tenant, fields?: Record<string, unknown>) => EntryCall & { res: ServerResponse }
+  /** Events that daemons would have been told of before they were committed. */
+  foretold: string[]
 }
 
 /** One API process. */
 export function entryCalls(app: TestApp, batch: BatchPool = app.database.batch): EntryCalls {
   const admission = new CrmAdmission(batch, CRM_CALLS, (id) => findAccount(app.database.knex, id))
+  const foretold: string[] = []
   return {
-    create: createEntriesTogether({ batch, clock: app.clock }),
+    foretold,
+    create: createEntriesTogether({ batch, clock: app.clock, committing: (eventId) => foretold.push(eventId) }),
     callOf({ account, lab }, fields = {}) {
       const res = new ServerResponse(new IncomingMessage(new Socket()))
       const caller = admission.callerOf(account.id, res as Response)
