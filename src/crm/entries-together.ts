@@ -178,7 +178,8 @@ async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
 async function createAlone(deps: EntriesTogetherDeps, call: Call, admitted: Admitted | undefined): Promise<Entry> {
   const account = admitted ? admitted.admit() : await call.caller.admit()
   const wish = wishOf(deps, call, account)
-  return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [COMMIT])))
+  const commit = { ...COMMIT, reached: () => deps.committing(call.eventId) }
+  return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [commit])))
 }
 
 function wishOf({ clock }: EntriesTogetherDeps, { body, eventId }: Call, account: Account): EntryWish {

@@ -13,18 +13,20 @@ interface EntryHandlers {
 }
 
 export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHandlers {
-  const createTogether = createEntriesTogether({
-    ...{ batch: database.batch, clock },
-    committing: (eventId) => hint('committing', eventId),
-  })
+  const committing = (eventId: string) => hint('committing', eventId)
+  const createTogether = createEntriesTogether({ batch: database.batch, clock, committing })
 
   /** The key is a round trip more, ahead of the two of the entry, and may keep its request waiting. */
-  function createKeyed(wish: Omit<EntryWish, 'scheduledAt' | 'now'>, idempotency: Idempotency): Promise<Entry> {
+  function createKeyed(
+    wish: Omit<EntryWish, 'scheduledAt' | 'now'> & { eventId: string },
+    idempotency: Idempotency,
+  ): Promise<Entry> {
     const scheduledAt = requireSoundEntry(wish.body, wish.account)
     return withinBudget(() =>
       database.batch.transaction(async (send) => {
         await idempotency.claim(send)
-        const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), COMMIT]
+        const commit = { ...COMMIT, reached: () => committing(wish.eventId) }
+        const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), commit]
         return createEntryIn(send, { ...wish, scheduledAt, now: clock.now() }, endOf)
       }),
     )
