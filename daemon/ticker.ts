@@ -11,6 +11,7 @@ import { routeHinted } from '../src/events/hinted-event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { allowsTwo, FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
 import { Foresight } from './foresight.ts'
+import { LaneOffers } from './lane-offers.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
 const BUSY_TICK_MS = 25
@@ -24,8 +25,6 @@ const MANY_EVENTS = 8
 /** Behind that the next one lets more come: one of twice as many costs little more. */
 const GATHER_MS = 20
 const OFFERED_LANES = 200
-/** A lane is offered at most so often; its job may still be on its way. */
-const OFFER_AGAIN_MS = 1000
 const FAULT_WAIT_MS = 500
 
 export interface TickerOptions {
@@ -63,7 +62,7 @@ type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[]; takenEarly?: Set<
 
 export class Ticker {
   readonly #options: TickerOptions
-  readonly #offeredAtMs = new Map<string, number>()
+  readonly #offers: LaneOffers
   readonly #pace = new FanOutPace()
   #timer: NodeJS.Timeout | undefined
   #waitMs = BUSY_TICK_MS
@@ -87,6 +86,7 @@ export class Ticker {
 
   constructor(options: TickerOptions) {
     this.#options = options
+    this.#offers = new LaneOffers(options)
   }
 
   get isStarted(): boolean {
@@ -190,7 +190,7 @@ export class Ticker {
       this.#lookedAtMs = monotonicMs()
       const work = await findWork(database.knex, clock.now(), OFFERED_LANES + leftAlone.size)
       const dueLanes = work.dueLanes.filter(({ webhookId }) => !leftAlone.has(webhookId))
-      this.#offer(dueLanes)
+      this.#offers.offer(dueLanes)
       // Where events are stepped over, some always wait.
       worked ||= (work.unrouted && !this.#pace.hasAside) || dueLanes.length > 0
       if (!work.unrouted || this.#stopped) break
@@ -341,21 +341,6 @@ export class Ticker {
       if (!isRetriable(error)) throw error
       this.#lookedAtMs = -Infinity
       return true
-    }
-  }
-
-  #offer(lanes: DueLane[]): void {
-    const nowMs = monotonicMs()
-    if (this.#offeredAtMs.size > 10 * OFFERED_LANES) {
-      for (const [webhookId, atMs] of this.#offeredAtMs) {
-        if (nowMs - atMs >= OFFER_AGAIN_MS) this.#offeredAtMs.delete(webhookId)
-      }
-    }
-    for (const lane of lanes) {
-      if (this.#options.owns(lane.webhookId)) continue
-      if (nowMs - (this.#offeredAtMs.get(lane.webhookId) ?? -Infinity) < OFFER_AGAIN_MS) continue
-      this.#offeredAtMs.set(lane.webhookId, nowMs)
-      this.#options.offer(lane)
     }
   }
 }
