@@ -6,6 +6,7 @@ import type { Breakage } from './broken-copies.ts'
 const RULES = 'src/webhooks/webhook-health.ts'
 const CONFIG = 'src/config.ts'
 const RECORDING = 'src/deliveries/attempts-repository.ts'
+const RECORDED_HEALTH = 'src/deliveries/recorded-health.ts'
 const RECORDING_RULES = 'src/deliveries/recording-rules.ts'
 
 const RULES_TEST = 'test/webhooks/webhook-health.test.ts'
@@ -101,7 +102,7 @@ export const MUTANTS: Breakage[] = [
   },
   {
     name: 'webhooks on one URL share their record',
-    file: RECORDING,
+    file: RECORDED_HEALTH,
     edits: [
       [
         'last_error = ?, warned_at = ? WHERE id = ?',
@@ -112,7 +113,7 @@ export const MUTANTS: Breakage[] = [
   },
   {
     name: 'copies that wait when a webhook is auto-deleted stay good',
-    file: RECORDING,
+    file: RECORDED_HEALTH,
     edits: [
       ["SET state = 'auto_deleted', epoch = epoch + 1, inactive_from", "SET state = 'auto_deleted', inactive_from"],
     ],
@@ -120,7 +121,7 @@ export const MUTANTS: Breakage[] = [
   },
   {
     name: 'an auto-deleted webhook is still routed to',
-    file: RECORDING,
+    file: RECORDED_HEALTH,
     edits: [['inactive_from = ${ENDING_TIME},', 'inactive_from = NULL,']],
     tests: [DAEMON_TEST],
   },

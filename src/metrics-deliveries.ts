@@ -1,7 +1,7 @@
 /**
  * Deliveries of this daemon, as they are counted and shown. Called for batches that are on disk, once each.
  */
-import type { HealthChange } from './deliveries/attempts-repository.ts'
+import type { HealthChange } from './deliveries/recorded-health.ts'
 import { timeOfId } from './ids.ts'
 import { samplesOf, Tally, type Metrics } from './metrics.ts'
 
