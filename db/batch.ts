@@ -21,7 +21,7 @@ import {
 export interface Statement {
   sql: string
   values?: unknown[]
-  /** Of the last statement of a round trip: told when the server has carried out all before it. It must not throw. */
+  /** Of the last of several in a round trip: told when the server has carried out all before it. It must not throw. */
   reached?: () => void
 }
 
@@ -66,6 +66,11 @@ export function idList(ids: string[]): SqlText {
 }
 
 export const COMMIT: Statement = { sql: 'COMMIT' }
+
+/** @param reached told when the COMMIT begins: all before it in its round trip has been carried out. It must not throw */
+export function commitTelling(reached: () => void): Statement {
+  return { ...COMMIT, reached }
+}
 
 /** The first statement behind a COMMIT or ROLLBACK begins a transaction: to say so is one statement more to be answered. */
 const BEGINS_BY_ITSELF = 'SET autocommit=0'

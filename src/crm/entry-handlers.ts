@@ -1,4 +1,4 @@
-import { COMMIT } from '../../db/batch.ts'
+import { commitTelling } from '../../db/batch.ts'
 import { withinBudget } from '../../db/connection.ts'
 import type { Idempotency } from '../idempotency/idempotency.ts'
 import { newId } from '../ids.ts'
@@ -25,7 +25,7 @@ export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHand
     return withinBudget(() =>
       database.batch.transaction(async (send) => {
         await idempotency.claim(send)
-        const commit = { ...COMMIT, reached: () => committing(wish.eventId) }
+        const commit = commitTelling(() => committing(wish.eventId))
         const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), commit]
         return createEntryIn(send, { ...wish, scheduledAt, now: clock.now() }, endOf)
       }),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { COMMIT, idList, type BatchResult, type Statement } from '../../db/batch.ts'
+import { commitTelling, idList, type BatchResult, type Statement } from '../../db/batch.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
@@ -64,6 +64,6 @@ test('the last statement is told of when those before it have been carried out, 
   expect(reachedAt).toBeGreaterThan(startedAt)
   expect(performance.now() - reachedAt).toBeGreaterThan(150)
   await expect(batch.transaction((send) => send([{ sql: 'SELECT nothing FROM nowhere' }, last]))).rejects.toThrow()
-  await batch.transaction((send) => send([{ sql: 'DO 0' }, { ...COMMIT, reached: () => told.push('committing') }]))
+  await batch.transaction((send) => send([{ sql: 'DO 0' }, commitTelling(() => told.push('committing'))]))
   expect(told).toEqual(['committing'])
 })
