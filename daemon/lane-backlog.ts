@@ -5,7 +5,6 @@ import type { Knex } from 'knex'
 import { monotonicMs } from '../src/clock.ts'
 import {
   type DueRequest,
-  listDueDeliveries,
   listOldestDeliveries,
   listWaitingUpTo,
   type PendingDelivery,
@@ -19,8 +18,6 @@ const HEAD_READ_MS = 1000
 /** A lane reads so many rows, and twice as many each time it had nothing left to send before they came, or there is room. */
 const FIRST_READ_ROWS = 20
 const MOST_READ_ROWS = 800
-/** Reads of so few rows go together with those of other lanes; a longer one would keep them waiting. */
-const MOST_SHARED_ROWS = 150
 /** So few that are held are read once more with the head: to ask whether they are all would cost as much. */
 const FEW_HELD = 25
 
@@ -28,7 +25,7 @@ export interface LaneBacklogDeps {
   knex: Knex
   readAhead: ReadAhead
   /** Reads what is due, together with other lanes that want to in this moment. */
-  readTogether: (request: DueRequest) => Promise<PendingDelivery[]>
+  readDue: (request: DueRequest) => Promise<PendingDelivery[]>
 }
 
 type IsCurrent = (delivery: PendingDelivery) => boolean
@@ -257,8 +254,7 @@ export class LaneBacklog {
   #list(times: ReadTimes, after: QueuePosition | undefined, limit: number): Promise<PendingDelivery[]> {
     const webhookId = this.#webhookId
     if (hasRecovered(times)) return listOldestDeliveries(this.#deps.knex, webhookId, times, limit)
-    const request = { webhookId, times, after, limit }
-    return limit > MOST_SHARED_ROWS ? listDueDeliveries(this.#deps.knex, request) : this.#deps.readTogether(request)
+    return this.#deps.readDue({ webhookId, times, after, limit })
   }
 
   /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */

@@ -6,14 +6,14 @@ import { monotonicMs, type Clock } from '../src/clock.ts'
 import type { Keys } from '../src/crypto.ts'
 import type { Recorded } from '../src/deliveries/attempts-repository.ts'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
-import { discardOldCopies, listDueOfSeveral, type DueRequest } from '../src/deliveries/delivery-queue-repository.ts'
+import { discardOldCopies } from '../src/deliveries/old-copies-repository.ts'
 import { clearEager, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import { togetherInTick } from '../src/same-tick.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { atMostEach } from './at-most-each.ts'
 import { BrokenLanes } from './broken-lanes.ts'
+import { DueReader } from './due-reader.ts'
 import { GateSizer, WAITING_SIZE, type GateSize } from './gate-size.ts'
 import { Lane, type LaneDeps, type LaneOutcome } from './lane.ts'
 import { LaneOwnership, type TakenLane, type TakingAlong, type TakingAnyAlong } from './lane-ownership.ts'
@@ -77,6 +77,7 @@ export class Lanes {
   readonly #unconfirmed = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   readonly #gateSizer = new GateSizer()
+  readonly #due: DueReader
   readonly #returns: LaneReturns
   readonly #nudges = atMostEach(NUDGE_ALL_EACH_MS, () => this.nudge([...this.#lanes.keys()]))
   #stopping = false
@@ -86,6 +87,7 @@ export class Lanes {
     const { database, clock, keys, client, maxInFlight, record, log } = options
     const ownership = new LaneOwnership(database, keys, clock)
     this.#ownership = ownership
+    this.#due = new DueReader(database.knex)
     const stopping = () => this.#stopping
     this.#returns = new LaneReturns({ knex: database.knex, ownership, log, token: options.token, stopping })
     this.#views = new LaneViews({
@@ -103,7 +105,7 @@ export class Lanes {
       maxInFlight,
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,
-      readTogether: togetherInTick((requests: DueRequest[]) => listDueOfSeveral(database.knex, requests)),
+      readDue: (request) => this.#due.read(request),
       discard: (state, heldEventIds) => this.#discard(state, heldEventIds),
       attempted: (result) =>
         log.debug('delivery.attempted', {
@@ -316,6 +318,7 @@ export class Lanes {
   async #watch(): Promise<void> {
     this.#gates.resize('healthy', this.#gateSizer.look())
     this.#gates.look()
+    this.#due.look()
     for (const lane of this.#lanes.values()) lane.tick()
     // Until others that may be taking it for dead have done so, the lanes' rows say what they said: what was read grows old, and
     // nothing starts.

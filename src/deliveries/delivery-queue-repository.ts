@@ -2,10 +2,7 @@
  * Rows of `delivery_queue`, pending deliveries in the order in which a lane reads them.
  */
 import type { Knex } from 'knex'
-import { sendThrough, type Statement } from '../../db/batch.ts'
-import { endOfOldCopy } from '../messages/message-rules.ts'
-import { lockMessagesStatement, recordCopyEnds } from '../messages/messages-repository.ts'
-import { removedStatements } from './packed-rows.ts'
+import type { Statement } from '../../db/batch.ts'
 
 export interface PendingDelivery {
   webhookId: string
@@ -55,7 +52,8 @@ function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } 
   }
 }
 
-const COLUMNS = 'q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test, b.is_message, b.body'
+const KEYS = 'q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test'
+const COLUMNS = `${KEYS}, b.is_message, b.body`
 /**
  * Order and keys are said. Over several lanes at once both servers would read all bodies for each lane where that are no more than the
  * lane has copies: statistics count what has just been filled as small. MySQL may begin with all bodies of later events.
@@ -78,18 +76,19 @@ interface Sql {
   values: unknown[]
 }
 
-function dueRows({ webhookId, times, after, limit }: DueRequest): Sql {
+/** @param join with the bodies, or '' for keys alone */
+function dueRows({ webhookId, times, after, limit }: DueRequest, join: string): Sql {
   const due = isToBeRead(times)
   const order = 'ORDER BY q.due_at, q.event_id LIMIT ?'
   if (!after)
     return {
-      sql: `FROM ${QUEUE} ${WITH_BODIES} WHERE q.webhook_id = ? AND ${due.sql} ${order}`,
+      sql: `FROM ${QUEUE} ${join} WHERE q.webhook_id = ? AND ${due.sql} ${order}`,
       values: [webhookId, ...due.values, limit],
     }
   // Written so that both servers see two ranges of the primary key, one behind the other: compared as a pair, the two columns
   // would make them walk every row of one due time.
   return {
-    sql: `FROM ${QUEUE} ${WITH_BODIES}
+    sql: `FROM ${QUEUE} ${join}
      WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?)) ${order}`,
     values: [webhookId, ...due.values, after.dueAt, after.dueAt, after.eventId, limit],
   }
@@ -97,11 +96,7 @@ function dueRows({ webhookId, times, after, limit }: DueRequest): Sql {
 
 /** Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them. */
 export async function listDueDeliveries(knex: Knex, request: DueRequest): Promise<PendingDelivery[]> {
-  const { sql, values } = dueRows(request)
-  const [rows] = await knex.raw(`SELECT ${COLUMNS} ${sql}`, values as Knex.RawBinding[])
-  const list: PendingDelivery[] = []
-  for (const row of rows as Row[]) list.push(toPending(request.webhookId, row))
-  return list
+  return (await listDueOfSeveral(knex, [request]))[0]!
 }
 
 /** Of so many that a recovery brings, the oldest come first: their keys are read each time, and each is small. */
@@ -132,18 +127,84 @@ export async function listOldestDeliveries(
 
 /** The same from several queues, in one statement. @returns the deliveries of each, in the order asked */
 export async function listDueOfSeveral(knex: Knex, requests: DueRequest[]): Promise<PendingDelivery[][]> {
-  if (requests.length === 1) return [await listDueDeliveries(knex, requests[0]!)]
+  const rows = await dueRowsOfSeveral(knex, requests, COLUMNS, WITH_BODIES)
+  return inLists(requests, rows, (row) => toPending(requests[row.place]!.webhookId, row))
+}
+
+type DueRow = Row & { place: number }
+
+async function dueRowsOfSeveral(knex: Knex, requests: DueRequest[], columns: string, join: string): Promise<DueRow[]> {
   // Told apart by their place: two may ask for the same webhook, one of them for a lane that was just lost.
-  const parts = requests.map(dueRows)
+  const parts = requests.map((request, place) => {
+    const { sql, values } = dueRows(request, join)
+    return { sql: `SELECT ${place} AS place, ${columns} ${sql}`, values }
+  })
   const [rows] = await knex.raw(
-    parts.map(({ sql }, place) => `(SELECT ${place} AS place, ${COLUMNS} ${sql})`).join(' UNION ALL '),
+    parts.length === 1 ? parts[0]!.sql : parts.map(({ sql }) => `(${sql})`).join(' UNION ALL '),
     parts.flatMap(({ values }) => values) as Knex.RawBinding[],
   )
+  return rows
+}
+
+function inLists(
+  requests: DueRequest[],
+  rows: DueRow[],
+  pendingOf: (row: DueRow) => PendingDelivery,
+): PendingDelivery[][] {
   const lists = requests.map((): PendingDelivery[] => [])
-  for (const row of rows as (Row & { place: number })[]) {
-    lists[row.place]!.push(toPending(requests[row.place]!.webhookId, row))
+  for (const row of rows) lists[row.place]!.push(pendingOf(row))
+  return lists.length === 1 ? lists : lists.map((list) => list.sort(inQueueOrder))
+}
+
+/** What the webhooks that an event goes to have in common. It never changes, but that an erasure takes it. */
+export interface EventBody {
+  isMessage: boolean
+  /** The exact bytes to send. */
+  body: Buffer
+}
+
+/** Due deliveries whose bodies the reader may have already. */
+export interface DueKeys {
+  requests: DueRequest[]
+  eventIds: string[]
+  rows: DueRow[]
+}
+
+/** As `listDueOfSeveral`, without the bodies. */
+export async function listDueKeys(knex: Knex, requests: DueRequest[]): Promise<DueKeys> {
+  const rows = await dueRowsOfSeveral(knex, requests, KEYS, '')
+  return { requests, eventIds: rows.map((row) => row.event_id as string), rows }
+}
+
+/** @returns as `listDueOfSeveral` does; undefined where a body is not among the given */
+export function withBodies(
+  { requests, rows }: DueKeys,
+  bodyOf: (eventId: string) => EventBody | undefined,
+): PendingDelivery[][] | undefined {
+  for (const row of rows) {
+    const known = bodyOf(row.event_id as string)
+    if (!known) return undefined
+    row.body = known.body
+    row.is_message = known.isMessage ? 1 : 0
   }
-  return lists.map((list) => list.sort(inQueueOrder))
+  return inLists(requests, rows, (row) => toPending(requests[row.place]!.webhookId, row))
+}
+
+/**
+ * Bodies of these events that are to be sent. One that an erasure has taken is none, though something stands in its place: the keys
+ * may have been read before that.
+ */
+export async function listBodies(knex: Knex, eventIds: string[]): Promise<(EventBody & { eventId: string })[]> {
+  const [rows] = await knex.raw(
+    `SELECT b.event_id, b.is_message, b.body FROM event_bodies b FORCE INDEX (PRIMARY)
+     WHERE b.event_id IN (?) AND NOT EXISTS (SELECT 1 FROM erased_events x WHERE x.event_id = b.event_id)`,
+    [eventIds],
+  )
+  return (rows as Row[]).map((row) => ({
+    eventId: row.event_id as string,
+    isMessage: row.is_message === 1,
+    body: row.body as Buffer,
+  }))
 }
 
 /** Copies of these events for these webhooks, for the transaction that has just queued them. */
@@ -216,80 +277,4 @@ export async function insertTestDelivery(
     epoch: delivery.epoch,
     is_test: 1,
   })
-}
-
-export interface Discarded {
-  /** 0 when none is left, or when the lane was lost. */
-  copies: number
-  /** Messages among them that no other webhook has: they are due at the gateway now. */
-  normalMessages: number
-}
-
-const NOTHING_DISCARDED: Discarded = { copies: 0, normalMessages: 0 }
-
-/** Whether what is held has copies of an older epoch among it. */
-async function holdsOldCopies(
-  trx: Knex.Transaction,
-  lane: { webhookId: string; epoch: number; heldEventIds: string[] },
-): Promise<boolean> {
-  const row = await trx('delivery_queue')
-    .where({ webhook_id: lane.webhookId })
-    .where('epoch', '<', lane.epoch)
-    .whereIn('event_id', lane.heldEventIds)
-    .first('event_id')
-  return row !== undefined
-}
-
-/**
- * Discards pending copies of a webhook that were routed under an older epoch: they stay in the log and are never sent by
- * themselves; messages among them are handed back. Only the lane's owner does so.
- * @param lane with the state that was read together with the epoch: the two tell what has ended a copy; what is held is left to
- *   the attempt that is made of it
- */
-export async function discardOldCopies(
-  trx: Knex.Transaction,
-  lane: { webhookId: string; token: string; epoch: number; state: string; heldEventIds: string[] },
-  now: Date,
-  limit: number,
-): Promise<Discarded> {
-  const owned = await trx('lanes')
-    .where({ webhook_id: lane.webhookId, owner: lane.token })
-    .forUpdate()
-    .first('clean_epoch')
-  if (!owned) return NOTHING_DISCARDED
-  const rows = await trx('delivery_queue as q')
-    .leftJoin('messages as m', 'm.event_id', 'q.event_id')
-    .where('q.webhook_id', lane.webhookId)
-    .where('q.epoch', '<', lane.epoch)
-    .whereNotIn('q.event_id', lane.heldEventIds)
-    .orderBy(['q.due_at', 'q.event_id'])
-    .limit(limit)
-    .select('q.event_id', 'q.due_at', 'q.attempts', 'q.epoch', { message_id: 'm.event_id' })
-  if (rows.length === 0) {
-    // What a fan-out still adds under an old epoch is due at once, and found by reading.
-    if (owned.clean_epoch < lane.epoch && !(await holdsOldCopies(trx, lane))) {
-      await trx('lanes').where({ webhook_id: lane.webhookId }).update({ clean_epoch: lane.epoch })
-    }
-    return NOTHING_DISCARDED
-  }
-  const ended = rows.flatMap(({ message_id: eventId, epoch }) =>
-    eventId === null ? [] : [{ eventId: eventId as string, end: endOfOldCopy(lane, epoch) }],
-  )
-  const messageIds = ended.map(({ eventId }) => eventId)
-  const send = sendThrough(trx)
-  if (messageIds.length > 0) await send([lockMessagesStatement(messageIds)])
-  await trx('deliveries')
-    .insert(
-      rows.map((row) => ({
-        webhook_id: lane.webhookId,
-        event_id: row.event_id,
-        status: 'discarded',
-        attempts: row.attempts,
-        ended_at: now,
-      })),
-    )
-    .onConflict()
-    .merge(['status', 'attempts', 'ended_at'])
-  await send(removedStatements(rows.map((row) => ({ webhookId: lane.webhookId, eventId: row.event_id }))))
-  return { copies: rows.length, normalMessages: await recordCopyEnds(send, ended, now) }
 }

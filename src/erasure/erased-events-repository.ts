@@ -9,7 +9,7 @@
 import type { Knex } from 'knex'
 import { sendThrough, type Statement } from '../../db/batch.ts'
 import { byPrimaryKey } from '../../db/locking.ts'
-import { discardOldCopies } from '../deliveries/delivery-queue-repository.ts'
+import { discardOldCopies } from '../deliveries/old-copies-repository.ts'
 import { askToReadSettings, makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { routeTheseEvents } from '../events/event-routing.ts'
 import { newId } from '../ids.ts'

@@ -31,8 +31,8 @@ async function backlogOf(copies: number) {
     await daemon.route()
   }
   await add(copies)
-  const readTogether = async (request: DueRequest) => (await listDueOfSeveral(knex, [request]))[0]!
-  const backlog = new LaneBacklog({ knex, readAhead: new ReadAhead(), readTogether }, id)
+  const readDue = async (request: DueRequest) => (await listDueOfSeveral(knex, [request]))[0]!
+  const backlog = new LaneBacklog({ knex, readAhead: new ReadAhead(), readDue }, id)
   const read = (share?: number) => backlog.read({ now: ALL, until: ALL }, ({ epoch }) => epoch === 1, share)
   const queued: string[] = await knex('delivery_queue').where({ webhook_id: id }).orderBy(['due_at', 'event_id']).pluck('event_id') // prettier-ignore
   const remove = (eventId: string) => knex('delivery_queue').where({ webhook_id: id, event_id: eventId }).delete()

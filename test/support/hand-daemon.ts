@@ -6,12 +6,8 @@ import { routeEvents, type Routed } from '../../src/events/event-routing.ts'
 import { routeHinted } from '../../src/events/hinted-event-routing.ts'
 import { recordAttempts, type Recorded } from '../../src/deliveries/attempts-repository.ts'
 import { KnownLanes } from '../../src/deliveries/known-lanes.ts'
-import {
-  discardOldCopies,
-  listDueDeliveries,
-  type Discarded,
-  type PendingDelivery,
-} from '../../src/deliveries/delivery-queue-repository.ts'
+import { listDueDeliveries, type PendingDelivery } from '../../src/deliveries/delivery-queue-repository.ts'
+import { discardOldCopies, type Discarded } from '../../src/deliveries/old-copies-repository.ts'
 import { takeLane } from './take-lane.ts'
 import type { AttemptResult, RecordingRules } from '../../src/deliveries/recording-rules.ts'
 import { newId } from '../../src/ids.ts'

@@ -5,7 +5,7 @@
 import { withinBudget } from '../../db/connection.ts'
 import { removeDaemon, insertDaemon } from '../../src/deliveries/daemons-repository.ts'
 import { recordAttempts } from '../../src/deliveries/attempts-repository.ts'
-import { discardOldCopies } from '../../src/deliveries/delivery-queue-repository.ts'
+import { discardOldCopies } from '../../src/deliveries/old-copies-repository.ts'
 import { findOwnedLane } from '../../src/deliveries/lanes-repository.ts'
 import { takeLane } from '../support/take-lane.ts'
 import type { AttemptResult } from '../../src/deliveries/recording-rules.ts'

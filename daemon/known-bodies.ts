@@ -1,0 +1,108 @@
+/**
+ * Bodies of events that go to many webhooks, kept for the lanes that read the same events a moment later; and whether there are such
+ * events at all, by what lanes have read of late.
+ */
+import type { EventBody, PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
+
+/** Twice as much is kept at most: what was learned or asked for last, and what was so before that. */
+const HALF_BYTES = 2 * 1024 * 1024
+/** A body's id and its places in the maps. */
+const ENTRY_BYTES = 256
+
+/** Of ids that end in one of these 2 of 32 letters it is looked whether they come again. */
+const SAMPLED = new Set(['0', '1'])
+const MOST_SAMPLED = 2000
+/** So many tell. */
+const ENOUGH_SAMPLES = 64
+const ENOUGH_ROWS = 2000
+/** Copies of one event in four lanes or more: three of four have been read before. With fewer a second round trip costs more than bodies. */
+const WORTH_SHARING = 0.7
+const STILL_WORTH = 0.5
+/** After so many looks without anybody asking (four a second) none is kept. */
+const IDLE_LOOKS = 8
+
+export class KnownBodies {
+  #recent = new Map<string, EventBody>()
+  #recentBytes = 0
+  #older = new Map<string, EventBody>()
+  #areShared = false
+  readonly #sampled = new Set<string>()
+  #rows = 0
+  #known = 0
+  #idleLooks = 0
+
+  /** Whether lanes are to read keys alone. */
+  get areShared(): boolean {
+    return this.#areShared
+  }
+
+  get(eventId: string): EventBody | undefined {
+    const recent = this.#recent.get(eventId)
+    if (recent) return recent
+    const older = this.#older.get(eventId)
+    if (older) this.learn(eventId, older)
+    return older
+  }
+
+  learn(eventId: string, body: EventBody): void {
+    if (this.#recentBytes > HALF_BYTES) {
+      this.#older = this.#recent
+      this.#recent = new Map()
+      this.#recentBytes = 0
+    }
+    this.#recent.set(eventId, body)
+    this.#recentBytes += body.body.length + ENTRY_BYTES
+  }
+
+  /** Those of them that it hasn't. */
+  unknownOf(eventIds: string[]): string[] {
+    const unknown = new Set<string>()
+    for (const id of eventIds) if (!this.get(id)) unknown.add(id)
+    return [...unknown]
+  }
+
+  /** Of so many keys that lanes have read, so many bodies had to be read for them. */
+  count(rows: number, unknown: number): void {
+    this.#idleLooks = 0
+    this.#rows += rows
+    this.#known += rows - unknown
+    if (this.#rows >= ENOUGH_ROWS) this.#judge(STILL_WORTH)
+  }
+
+  /** Takes note of what lanes have read with its bodies. */
+  sample(lists: PendingDelivery[][]): void {
+    for (const list of lists) {
+      for (const { eventId } of list) {
+        if (!SAMPLED.has(eventId.at(-1)!)) continue
+        this.#rows += 1
+        if (this.#sampled.has(eventId)) this.#known += 1
+        else this.#sampled.add(eventId)
+      }
+    }
+    if (this.#rows >= ENOUGH_SAMPLES) this.#judge(WORTH_SHARING)
+    if (this.#sampled.size > MOST_SAMPLED) this.#sampled.clear()
+  }
+
+  #judge(share: number): void {
+    this.#areShared = this.#known / this.#rows >= share
+    this.#rows = 0
+    this.#known = 0
+    if (this.#areShared) this.#sampled.clear()
+    else this.#forget()
+  }
+
+  /** Called four times a second. */
+  look(): void {
+    if (!this.#areShared) return
+    this.#idleLooks += 1
+    if (this.#idleLooks < IDLE_LOOKS) return
+    this.#areShared = false
+    this.#forget()
+  }
+
+  #forget(): void {
+    this.#recent = new Map()
+    this.#recentBytes = 0
+    this.#older = new Map()
+  }
+}
