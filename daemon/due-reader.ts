@@ -8,6 +8,7 @@ import {
   listDueOfSeveral,
   withBodies,
   type DueRequest,
+  type EventBody,
   type PendingDelivery,
 } from '../src/deliveries/delivery-queue-repository.ts'
 import { togetherInTick } from '../src/same-tick.ts'
@@ -22,7 +23,7 @@ export class DueReader {
   readonly #knex: Knex
   readonly #bodies = new KnownBodies()
   /** Bodies that are being read. */
-  readonly #underWay = new Map<string, Promise<void>>()
+  readonly #underWay = new Map<string, Promise<Map<string, EventBody>>>()
   readonly #readTogether = togetherInTick((requests: DueRequest[]) => this.#readSeveral(requests))
 
   constructor(knex: Knex) {
@@ -50,25 +51,30 @@ export class DueReader {
   /** @returns undefined where a body can't be had so: erased or purged since the keys were read, or of too many events */
   async #readKeys(requests: DueRequest[]): Promise<PendingDelivery[][] | undefined> {
     const keys = await listDueKeys(this.#knex, requests)
-    const coming = new Set<Promise<void>>()
+    // Held here: of large bodies few are kept.
+    const found = new Map<string, EventBody>()
+    const coming = new Set<Promise<Map<string, EventBody>>>()
     const missing: string[] = []
-    for (const eventId of this.#bodies.unknownOf(keys.eventIds)) {
-      const reading = this.#underWay.get(eventId)
-      if (reading) coming.add(reading)
+    for (const eventId of new Set(keys.eventIds)) {
+      const known = this.#bodies.get(eventId)
+      const reading = known ? undefined : this.#underWay.get(eventId)
+      if (known) found.set(eventId, known)
+      else if (reading) coming.add(reading)
       else missing.push(eventId)
     }
     this.#bodies.count(keys.eventIds.length, missing.length)
     if (missing.length > MOST_BODIES) return undefined
     if (missing.length > 0) coming.add(this.#readBodies(missing))
-    await Promise.all(coming)
-    return withBodies(keys, (eventId) => this.#bodies.get(eventId))
+    for (const read of await Promise.all(coming)) for (const [eventId, body] of read) found.set(eventId, body)
+    return withBodies(keys, found)
   }
 
   /** Lanes that have their turn together come to the same events together. */
-  #readBodies(eventIds: string[]): Promise<void> {
+  #readBodies(eventIds: string[]): Promise<Map<string, EventBody>> {
     const reading = listBodies(this.#knex, eventIds)
       .then((read) => {
-        for (const { eventId, ...body } of read) this.#bodies.learn(eventId, body)
+        for (const [eventId, body] of read) this.#bodies.learn(eventId, body)
+        return read
       })
       .finally(() => {
         for (const eventId of eventIds) this.#underWay.delete(eventId)

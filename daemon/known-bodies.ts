@@ -12,8 +12,9 @@ const ENTRY_BYTES = 256
 /** Of ids that end in one of these 2 of 32 letters it is looked whether they come again. */
 const SAMPLED = new Set(['0', '1'])
 const MOST_SAMPLED = 2000
-/** So many tell. */
+/** So many tell; four times as many each time that what they told did not come true: of large bodies few are kept. */
 const ENOUGH_SAMPLES = 64
+const MOST_SAMPLES = 16_384
 const ENOUGH_ROWS = 2000
 /** Copies of one event in four lanes or more: three of four have been read before. With fewer a second round trip costs more than bodies. */
 const WORTH_SHARING = 0.7
@@ -27,6 +28,7 @@ export class KnownBodies {
   #older = new Map<string, EventBody>()
   #areShared = false
   readonly #sampled = new Set<string>()
+  #enoughSamples = ENOUGH_SAMPLES
   #rows = 0
   #known = 0
   #idleLooks = 0
@@ -54,19 +56,14 @@ export class KnownBodies {
     this.#recentBytes += body.body.length + ENTRY_BYTES
   }
 
-  /** Those of them that it hasn't. */
-  unknownOf(eventIds: string[]): string[] {
-    const unknown = new Set<string>()
-    for (const id of eventIds) if (!this.get(id)) unknown.add(id)
-    return [...unknown]
-  }
-
   /** Of so many keys that lanes have read, so many bodies had to be read for them. */
   count(rows: number, unknown: number): void {
     this.#idleLooks = 0
     this.#rows += rows
     this.#known += rows - unknown
-    if (this.#rows >= ENOUGH_ROWS) this.#judge(STILL_WORTH)
+    if (this.#rows < ENOUGH_ROWS) return
+    this.#judge(STILL_WORTH)
+    this.#enoughSamples = this.#areShared ? ENOUGH_SAMPLES : Math.min(4 * this.#enoughSamples, MOST_SAMPLES)
   }
 
   /** Takes note of what lanes have read with its bodies. */
@@ -79,7 +76,7 @@ export class KnownBodies {
         else this.#sampled.add(eventId)
       }
     }
-    if (this.#rows >= ENOUGH_SAMPLES) this.#judge(WORTH_SHARING)
+    if (this.#rows >= this.#enoughSamples) this.#judge(WORTH_SHARING)
     if (this.#sampled.size > MOST_SAMPLED) this.#sampled.clear()
   }
 

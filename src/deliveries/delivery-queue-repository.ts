@@ -179,10 +179,10 @@ export async function listDueKeys(knex: Knex, requests: DueRequest[]): Promise<D
 /** @returns as `listDueOfSeveral` does; undefined where a body is not among the given */
 export function withBodies(
   { requests, rows }: DueKeys,
-  bodyOf: (eventId: string) => EventBody | undefined,
+  bodies: Map<string, EventBody>,
 ): PendingDelivery[][] | undefined {
   for (const row of rows) {
-    const known = bodyOf(row.event_id as string)
+    const known = bodies.get(row.event_id as string)
     if (!known) return undefined
     row.body = known.body
     row.is_message = known.isMessage ? 1 : 0
@@ -194,17 +194,17 @@ export function withBodies(
  * Bodies of these events that are to be sent. One that an erasure has taken is none, though something stands in its place: the keys
  * may have been read before that.
  */
-export async function listBodies(knex: Knex, eventIds: string[]): Promise<(EventBody & { eventId: string })[]> {
+export async function listBodies(knex: Knex, eventIds: string[]): Promise<Map<string, EventBody>> {
   const [rows] = await knex.raw(
     `SELECT b.event_id, b.is_message, b.body FROM event_bodies b FORCE INDEX (PRIMARY)
      WHERE b.event_id IN (?) AND NOT EXISTS (SELECT 1 FROM erased_events x WHERE x.event_id = b.event_id)`,
     [eventIds],
   )
-  return (rows as Row[]).map((row) => ({
-    eventId: row.event_id as string,
-    isMessage: row.is_message === 1,
-    body: row.body as Buffer,
-  }))
+  const bodies = new Map<string, EventBody>()
+  for (const row of rows as Row[]) {
+    bodies.set(row.event_id as string, { isMessage: row.is_message === 1, body: row.body as Buffer })
+  }
+  return bodies
 }
 
 /** Copies of these events for these webhooks, for the transaction that has just queued them. */

@@ -4,6 +4,7 @@
 import type { Knex } from 'knex'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { DueReader } from '../../daemon/due-reader.ts'
+import { KnownBodies } from '../../daemon/known-bodies.ts'
 import { listDueDeliveries, type PendingDelivery } from '../../src/deliveries/delivery-queue-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -104,6 +105,38 @@ test('lanes that come to the same events in one moment read each body once', asy
   expect(read.map((list) => list.length)).toEqual(webhookIds.map(() => 400))
   expect(keyReads).toBe(LANES)
   expect(bodiesRead).toBe(400)
+})
+
+test('of bodies too large to be kept each is read once for lanes that come together', async () => {
+  const { knex } = db.database
+  const reader = await sharingReader()
+  const { webhookIds, eventIds } = await queueOf(4, 300)
+  await knex('event_bodies')
+    .whereIn('event_id', eventIds)
+    .update({ body: Buffer.alloc(60_000, 'x') })
+  const read = await Promise.all(webhookIds.map((id) => reader.read({ ...requestOf(id), limit: 300 })))
+  expect(read.map((list) => list.length)).toEqual([300, 300, 300, 300])
+  expect([keyReads, bodiesRead]).toEqual([4, 300])
+})
+
+test('where bodies are too large to be kept, that events come again counts less and less', () => {
+  const bodies = new KnownBodies()
+  const list = Array.from({ length: 300 }, (_, n) => ({ eventId: newId(n) })) as PendingDelivery[]
+  const read = { whole: 0, keys: 0 }
+  for (let n = 0; n < 2000; n++) {
+    if (bodies.areShared) bodies.count(list.length, list.length)
+    else bodies.sample([list])
+    read[bodies.areShared ? 'keys' : 'whole'] += 1
+  }
+  expect(read.keys).toBeGreaterThan(0)
+  expect(read.keys).toBeLessThan(100)
+  // Once it is true, it counts as before.
+  while (!bodies.areShared) bodies.sample([list])
+  for (let n = 0; n < 10; n++) bodies.count(list.length, 0)
+  while (bodies.areShared) bodies.count(list.length, list.length)
+  let samplings = 0
+  for (; !bodies.areShared; samplings++) bodies.sample([list])
+  expect(samplings).toBeLessThan(30)
 })
 
 test('where each event goes to one webhook, keys and bodies come in one statement', async () => {
