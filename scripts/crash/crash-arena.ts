@@ -218,6 +218,7 @@ export async function isDry({ knex }: Database): Promise<boolean> {
 
 /** The same for the queue of one webhook. */
 export async function isWebhookDry({ knex }: Database, webhook: string): Promise<boolean> {
-  const waiting = await knex('delivery_queue').where({ webhook_id: webhook }).first('event_id')
-  return waiting === undefined && (await knex('unrouted_events').first('event_id')) === undefined
+  // In the order in which an event goes: the other way round one that is fanned out between the two looks would be seen by neither.
+  if (await knex('unrouted_events').first('event_id')) return false
+  return (await knex('delivery_queue').where({ webhook_id: webhook }).first('event_id')) === undefined
 }
