@@ -81,25 +81,26 @@ export class KnownBodies {
   }
 
   #judge(share: number): void {
-    this.#areShared = this.#known / this.#rows >= share
+    this.#setShared(this.#known / this.#rows >= share)
+  }
+
+  /** What was counted so far says nothing of what comes. */
+  #setShared(areShared: boolean): void {
     this.#rows = 0
     this.#known = 0
-    if (this.#areShared) this.#sampled.clear()
-    else this.#forget()
+    if (areShared === this.#areShared) return
+    this.#areShared = areShared
+    this.#idleLooks = 0
+    this.#sampled.clear()
+    this.#recent = new Map()
+    this.#recentBytes = 0
+    this.#older = new Map()
   }
 
   /** Called four times a second. */
   look(): void {
     if (!this.#areShared) return
     this.#idleLooks += 1
-    if (this.#idleLooks < IDLE_LOOKS) return
-    this.#areShared = false
-    this.#forget()
-  }
-
-  #forget(): void {
-    this.#recent = new Map()
-    this.#recentBytes = 0
-    this.#older = new Map()
+    if (this.#idleLooks >= IDLE_LOOKS) this.#setShared(false)
   }
 }

@@ -116,7 +116,7 @@ export async function listOldestDeliveries(
   const [rows] = await knex.raw(
     `SELECT ${COLUMNS} FROM (
        SELECT first.* FROM (
-         SELECT q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test FROM ${QUEUE}
+         SELECT ${KEYS} FROM ${QUEUE}
          WHERE q.webhook_id = ? AND ${due.sql} ORDER BY q.due_at, q.event_id LIMIT ?
        ) first ORDER BY first.event_id LIMIT ?
      ) q ${WITH_BODIES}`,

@@ -176,6 +176,23 @@ test('when nobody has asked for two seconds, no body is kept', async () => {
   expect(bodiesRead).toBe(20 + LANES * 20)
 })
 
+test('what was counted before a pause says nothing of what comes behind it', () => {
+  const bodies = new KnownBodies()
+  const listOf = () => Array.from({ length: 300 }, (_, n) => ({ eventId: newId(n) })) as PendingDelivery[]
+  const list = listOf()
+  while (!bodies.areShared) bodies.sample([list])
+  bodies.count(1500, 0)
+  for (let look = 0; look < 8; look++) bodies.look()
+  for (let n = 0; n < 20; n++) {
+    bodies.sample([listOf()])
+    expect(bodies.areShared).toBe(false)
+  }
+  // Nor does the pause say anything of what is asked for behind it.
+  while (!bodies.areShared) bodies.sample([list])
+  bodies.look()
+  expect(bodies.areShared).toBe(true)
+})
+
 /** Does something between the read of the keys and that of the bodies. */
 function interrupted(between: () => Promise<void>): Knex {
   const { knex } = db.database
