@@ -1,13 +1,17 @@
 /**
- * The event whose COMMIT is under way, as whoever commits it has told: a quiet daemon begins with its fan-out at once, and by the time
- * that this asks for the event it is most likely to be seen. Seen is not on disk yet: what is sent waits for the word that it is
- * committed, or for the fan-out's own COMMIT, behind which it is on disk too.
+ * The event whose transaction is about to end, as whoever has written it tells: a quiet daemon begins with its fan-out at once, which
+ * waits for that end in the database. Seen is not on disk yet: what is sent waits for the word that it is committed, or for the
+ * fan-out's own COMMIT, behind which it is on disk too.
  */
 import { monotonicMs } from '../src/clock.ts'
 
-/** Where so many one after the other were foretold too soon, none is foreseen for a while: another daemon was first, or that server commits in another order. */
+/**
+ * Where so many one after the other were foretold too soon, or another daemon was first, none is foreseen for a while, and for twice as
+ * long each time that the next one is in vain as well. A burst is over soon, another daemon is not.
+ */
 const MOST_TOO_SOON = 3
-const AGAIN_MS = 10_000
+const AGAIN_MS = 250
+const AGAIN_MOST_MS = 10_000
 
 interface Foreseen {
   eventId: string
@@ -65,6 +69,8 @@ export class Foresight {
     this.#whenCommitted = undefined
     if (this.#last) this.#last.state = isRouted ? 'routed' : 'too soon'
     this.#tooSoon = isRouted ? 0 : this.#tooSoon + 1
-    if (this.#tooSoon >= MOST_TOO_SOON) this.#fromMs = this.#nowMs() + AGAIN_MS
+    if (this.#tooSoon < MOST_TOO_SOON) return
+    const waitMs = AGAIN_MS * 2 ** (this.#tooSoon - MOST_TOO_SOON)
+    this.#fromMs = this.#nowMs() + Math.min(waitMs, AGAIN_MOST_MS)
   }
 }

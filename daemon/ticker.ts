@@ -2,6 +2,7 @@
  * Finds what there is to do and hands it on: routes new events, offers due lanes that nobody owns. It reads levels, so a
  * tick that is missed, doubled or late does no harm.
  */
+import type { BatchResult } from '../db/batch.ts'
 import type { Database } from '../db/connection.ts'
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
@@ -57,6 +58,9 @@ export interface RoutedBatch {
   startedAt: Date
   durationMs: number
 }
+
+/** `again`: it was rolled back, and what waited still waits. */
+type Outcome = 'routed' | 'again' | 'nothing'
 
 type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[]; takenEarly?: Set<string> }
 
@@ -127,7 +131,7 @@ export class Ticker {
     return Math.max(this.#routedAtMs + HINTED_TICK_MS, this.#gatherUntilMs)
   }
 
-  /** An event's COMMIT is under way. Where the daemon is not quiet it is told again, when that has ended. */
+  /** An event's transaction is about to end. Where the daemon is not quiet it is told again, when that has ended. */
   foresee(eventId: string): void {
     if (!this.#started || this.#stopped || this.#running || this.#hinted) return
     if (monotonicMs() < this.#mayRouteAtMs || !this.#foresight.begin(eventId)) return
@@ -179,7 +183,7 @@ export class Ticker {
       wasHinted = this.#hinted
       this.#hinted = false
       this.#hintedId = undefined
-      worked = eventId !== undefined && (await this.#routeHinted(eventId))
+      worked = eventId !== undefined && (await this.#routeHinted(eventId)) !== 'nothing'
     }
     // Its lanes' requests come first. The tick behind this one looks, or at the latest one of those that hints bring on.
     if (worked && monotonicMs() - this.#lookedAtMs < LOOK_EACH_MS) return true
@@ -224,13 +228,14 @@ export class Ticker {
     return ended.some((one) => one.status === 'fulfilled' && one.value)
   }
 
+  /** @returns whether there may be more, or lanes to offer */
   async #route(isOneOfTwo = false): Promise<boolean> {
     const { database, chooseAlong } = this.#options
     const startedAtMs = monotonicMs()
     const { limit, exceptIds } = this.#pace.next(startedAtMs)
     let batch: string[] = []
     try {
-      return await this.#fanOut(async (startedAt) => {
+      const outcome = await this.#fanOut(async (startedAt) => {
         let along: TakingAlong | undefined
         const routed = await routeEvents(
           database.batch,
@@ -247,6 +252,7 @@ export class Ticker {
         if (routed.events > 0) this.#pace.succeeded(durationMs)
         return { ...routed, taken: along?.read(routed.taken) ?? [] }
       })
+      return outcome !== 'nothing'
     } catch (error) {
       if (batch.length === 0) throw error
       return this.#failed(batch, error)
@@ -267,7 +273,7 @@ export class Ticker {
   async #routeForeseen(eventId: string): Promise<boolean> {
     let isRouted = false
     try {
-      isRouted = await this.#routeHinted(eventId, (tell) => this.#foresight.whenCommitted(tell))
+      isRouted = (await this.#routeHinted(eventId, true)) === 'routed'
     } finally {
       this.#foresight.end(isRouted)
       // Who told of that did so while it was looked for.
@@ -283,12 +289,12 @@ export class Ticker {
 
   /**
    * One event alone, which somebody says is waiting.
-   * @param whenCommitted tells when the event is: its copies are sent then, or when the fan-out's own COMMIT has come through
+   * @param isForetold its copies are sent when somebody says that it is committed, or when the fan-out's own COMMIT has come through
    */
-  async #routeHinted(eventId: string, whenCommitted = (tell: () => void) => tell()): Promise<boolean> {
+  async #routeHinted(eventId: string, isForetold = false): Promise<Outcome> {
     const { database, chooseAnyAlong, takenEarly, confirmed } = this.#options
     const along = chooseAnyAlong()
-    if (!along) return false
+    if (!along) return 'nothing'
     return this.#fanOut(async (startedAt) => {
       let taken: TakenLane[] = []
       let early: TakenLane[] = []
@@ -300,10 +306,12 @@ export class Ticker {
         takenEarly(early)
       }
       try {
-        const routed = await routeHinted(database.batch, eventId, startedAt, along, (read) => {
+        const committing = (read: BatchResult[]) => {
           taken = along.read(read)
-          whenCommitted(sendEarly)
-        })
+          if (isForetold) this.#foresight.whenCommitted(sendEarly)
+          else sendEarly()
+        }
+        const routed = await routeHinted(database.batch, eventId, startedAt, along, { committing, isForetold })
         return {
           ...routed,
           taken: taken.filter((lane) => !early.includes(lane)),
@@ -316,14 +324,13 @@ export class Ticker {
     })
   }
 
-  /** @returns whether there may be more, or lanes to offer */
-  async #fanOut(work: (startedAt: Date) => Promise<FannedOut>): Promise<boolean> {
+  async #fanOut(work: (startedAt: Date) => Promise<FannedOut>): Promise<Outcome> {
     const { clock, log, owns, routed, messagesDue } = this.#options
     try {
       const startedAt = clock.now()
       const startedAtMs = monotonicMs()
       const { events, eventIds, webhookIds, normalMessages, taken, takenEarly } = await work(startedAt)
-      if (events === 0) return false
+      if (events === 0) return 'nothing'
       this.#routedAtMs = startedAtMs
       // A backlog waits for nothing.
       const comeFast = events >= MANY_EVENTS && events < FULL_FAN_OUT / 2
@@ -335,12 +342,12 @@ export class Ticker {
       // Lanes that nobody may have are to be offered at once.
       if (!webhookIds.every(owns)) this.#lookedAtMs = -Infinity
       if (normalMessages > 0) messagesDue()
-      return true
+      return 'routed'
     } catch (error) {
       // Another daemon or a deletion was in the way: everything was rolled back, and the events still wait: to be looked for now.
       if (!isRetriable(error)) throw error
       this.#lookedAtMs = -Infinity
-      return true
+      return 'again'
     }
   }
 }

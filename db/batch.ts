@@ -21,7 +21,7 @@ import {
 export interface Statement {
   sql: string
   values?: unknown[]
-  /** Of the last of several in a round trip: told when the server has carried out all before it. It must not throw. */
+  /** Of one in a round trip, and not the first: told when the server has carried out all before it. It must not throw. */
   reached?: () => void
 }
 
@@ -66,11 +66,6 @@ export function idList(ids: string[]): SqlText {
 }
 
 export const COMMIT: Statement = { sql: 'COMMIT' }
-
-/** @param reached told when the COMMIT begins: all before it in its round trip has been carried out. It must not throw */
-export function commitTelling(reached: () => void): Statement {
-  return { ...COMMIT, reached }
-}
 
 /** The first statement behind a COMMIT or ROLLBACK begins a transaction: to say so is one statement more to be answered. */
 const BEGINS_BY_ITSELF = 'SET autocommit=0'
@@ -198,8 +193,9 @@ export function createBatchPool(
       begun = true
       const commits = statements.at(-1)?.sql === COMMIT.sql
       const fences = commits ? fence(connection) : []
+      const telling = statements.findIndex(({ reached }) => reached)
       texts.splice(-1, 0, ...fences)
-      const results = await query(connection, texts.join(';\n'), statements.at(-1)?.reached, texts.length - 1)
+      const results = await query(connection, texts.join(';\n'), statements[telling]?.reached, telling)
       if (commits) committed = true
       if (texts.length === 1) return [results] as BatchResult[]
       return (results as BatchResult[]).toSpliced(-1 - fences.length, fences.length)

@@ -26,11 +26,17 @@ export interface NewEntry {
  * Writes an entry with its company, in one round trip. The guards come first: their primary key decides which of
  * several requests at once is the day's first, and who loses has written nothing else.
  * @param end what else belongs to the request; `COMMIT` at its end where the caller's transaction leaves that to it
+ * @param eventWritten told when the event waits for its fan-out, while the rest and the COMMIT are under way. It must not throw
  * @returns the id of the entry that was there before; undefined: this one is written
  */
-export async function insertEntry(send: Send, made: NewEntry, end: Statement[]): Promise<string | undefined> {
+export async function insertEntry(
+  send: Send,
+  made: NewEntry,
+  end: Statement[],
+  eventWritten?: () => void,
+): Promise<string | undefined> {
   try {
-    await insertEntries(send, [made], end)
+    await insertEntries(send, [made], end, eventWritten)
     return undefined
   } catch (error) {
     if (!isDuplicate(error) || made.guards.length === 0) throw error
@@ -41,16 +47,22 @@ export async function insertEntry(send: Send, made: NewEntry, end: Statement[]):
 /**
  * The same for entries of several accounts.
  * @param made in the order of their accounts, as everybody locks their guards
+ * @param eventWritten told when the events wait for their fan-out
  * @throws when one of them is the second of its day: then none is written
  */
-export async function insertEntries(send: Send, made: NewEntry[], end: Statement[]): Promise<void> {
+export async function insertEntries(
+  send: Send,
+  made: NewEntry[],
+  end: Statement[],
+  eventWritten?: () => void,
+): Promise<void> {
   const events = made.map(({ event }) => event)
   const traceParents = made.map(({ traceParent }) => traceParent)
   await send([
     ...guardStatements(made),
-    entriesStatement(made.map(({ entry }) => entry)),
-    ...itemStatements(made.map(({ entry }) => entry)),
     ...recordEventStatements(events, traceParents),
+    { ...entriesStatement(made.map(({ entry }) => entry)), ...(eventWritten ? { reached: eventWritten } : {}) },
+    ...itemStatements(made.map(({ entry }) => entry)),
     insertNotificationsStatement(made.map(({ notification }) => notification)),
     ...turnStatements(made),
     ...end,

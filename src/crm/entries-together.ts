@@ -3,7 +3,7 @@
  * trips and its commit are what costs. Their accounts are looked up and their calls counted by it as well; a call counts whatever
  * becomes of its lead. What happens to one of them happens to no other.
  */
-import { COMMIT, commitTelling, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
 import { isConnectionFault, withinBudget } from '../../db/connection.ts'
 import { currentDeadlineMs, runBefore } from '../../db/deadline.ts'
 import { toAccount, type Account } from '../accounts/accounts-repository.ts'
@@ -34,7 +34,7 @@ export interface EntryCall {
 export interface EntriesTogetherDeps {
   batch: BatchPool
   clock: Clock
-  /** Told of the event of one that is written by itself, while its COMMIT is under way. */
+  /** Told of the event of one that is written by itself, once it waits, while its transaction is under way. */
   committing: (eventId: string) => void
 }
 
@@ -145,7 +145,7 @@ async function insertMade(
   if (!first) await send([COMMIT])
   else if (others.length > 0) await insertEntries(send, made, [COMMIT])
   else {
-    const leadId = await insertEntry(send, first, [commitTelling(() => committing(first.event.id))])
+    const leadId = await insertEntry(send, first, [COMMIT], () => committing(first.event.id))
     if (leadId !== undefined) await send(KEEP_COUNTED)
     return leadId
   }
@@ -177,9 +177,8 @@ async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
 
 async function createAlone(deps: EntriesTogetherDeps, call: Call, admitted: Admitted | undefined): Promise<Entry> {
   const account = admitted ? admitted.admit() : await call.caller.admit()
-  const wish = wishOf(deps, call, account)
-  const commit = commitTelling(() => deps.committing(call.eventId))
-  return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [commit])))
+  const wish = { ...wishOf(deps, call, account), eventWritten: () => deps.committing(call.eventId) }
+  return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [COMMIT])))
 }
 
 function wishOf({ clock }: EntriesTogetherDeps, { body, eventId }: Call, account: Account): EntryWish {

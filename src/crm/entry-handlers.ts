@@ -1,4 +1,4 @@
-import { commitTelling } from '../../db/batch.ts'
+import { COMMIT } from '../../db/batch.ts'
 import { withinBudget } from '../../db/connection.ts'
 import type { Idempotency } from '../idempotency/idempotency.ts'
 import { newId } from '../ids.ts'
@@ -25,9 +25,9 @@ export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHand
     return withinBudget(() =>
       database.batch.transaction(async (send) => {
         await idempotency.claim(send)
-        const commit = commitTelling(() => committing(wish.eventId))
-        const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), commit]
-        return createEntryIn(send, { ...wish, scheduledAt, now: clock.now() }, endOf)
+        const eventWritten = () => committing(wish.eventId)
+        const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), COMMIT]
+        return createEntryIn(send, { ...wish, eventWritten, scheduledAt, now: clock.now() }, endOf)
       }),
     )
   }

@@ -18,7 +18,7 @@ const ID_LENGTH = 26
 const LANES_NAMED = 40
 /** Of more than that none is named. */
 const MOST_LANES_NAMED = 200
-/** What is about to be committed is told of only where nothing was for so long: hints that follow each other closely go together anyhow. */
+/** What is not committed yet is told of only where nothing was for so long: hints that follow each other closely go together anyhow. */
 const QUIET_MS = 4
 /** Behind the name of what is not committed yet: for a daemon that does not know of that, it names nothing. */
 const NOT_YET = '.'
@@ -97,8 +97,8 @@ export class DaemonHints {
   /**
    * Returns at once. Call it after the commit.
    * @param kind `events`: something waits for its fan-out; `lanes`: lanes that others own got something to send;
-   *   `settings`: somebody waits until a lane's owner has read its settings again; `committing`: an event whose COMMIT has just
-   *   begun, of which `events` tells when it has ended
+   *   `settings`: somebody waits until a lane's owner has read its settings again; `committing`: an event that is written, and whose
+   *   COMMIT follows at once, of which `events` tells when it has ended
    */
   send(kind: HintKind = 'events', options: HintOptions = {}): void {
     const nowMs = monotonicMs()

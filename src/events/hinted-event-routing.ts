@@ -19,14 +19,20 @@ export interface TakingAny {
 /** The event, or NULL where it does not wait: then every statement that names it finds nothing. */
 const EVENT = sqlText('@event')
 
+export interface HintedFanOut {
+  /** Told of what was routed while the COMMIT is under way: the lanes' rows are locked, so nobody else has them. */
+  committing?: (taken: BatchResult[]) => void
+  /** Its own transaction may be under way: the fan-out waits for the end of that, for a second at most. */
+  isForetold?: boolean
+}
+
 /** Its copies with their lanes in the order of the lanes' primary key, as everybody locks them. */
 const COPIES = 'delivery_queue q FORCE INDEX (delivery_queue_delivery)'
 const LANES = `${COPIES} STRAIGHT_JOIN lanes l FORCE INDEX (PRIMARY) ON l.webhook_id = q.webhook_id`
 
 /**
  * T2 for one event that is no message. Anyone may have named it: one that is not waiting, or that another daemon routes at this
- * moment, changes nothing and waits for nothing.
- * @param committing told of what was routed while the COMMIT is under way: the lanes' rows are locked, so nobody else has them
+ * moment, changes nothing and, unless it is foretold, waits for nothing.
  * @returns `taken` has what `readTaken` reads of every lane that has got something
  */
 export async function routeHinted(
@@ -34,10 +40,11 @@ export async function routeHinted(
   eventId: string,
   now: Date,
   taking: TakingAny,
-  committing: (taken: BatchResult[]) => void = () => {},
+  { committing = () => {}, isForetold = false }: HintedFanOut = {},
 ): Promise<Routed> {
   return batch.transaction(async (send) => {
-    const results = await send([...fanOutStatements(eventId, now, taking), ...readStatements(now)])
+    const lock = lockStatement(eventId, isForetold ? 'FOR UPDATE' : 'FOR UPDATE SKIP LOCKED')
+    const results = await send([lock, ...fanOutStatements(now, taking), ...readStatements(now)])
     const taken = results.slice(-2)
     // Where the event has copies, it was waiting.
     const hasCopies = taken[0]!.length > 0
@@ -62,14 +69,17 @@ async function tell(committing: (taken: BatchResult[]) => void, taken: BatchResu
 const NOT_WAITING: Statement = { sql: 'DELETE FROM unrouted_events WHERE event_id = @event' }
 
 /** A pooled connection keeps its variables: each is set before it is read. */
-function fanOutStatements(eventId: string, now: Date, { token, exceptIds, most }: TakingAny): Statement[] {
+function lockStatement(eventId: string, lock: string): Statement {
+  return {
+    // MAX, because a query that finds no row would leave the variable as it is.
+    sql: `SELECT MAX(event_id) INTO @event FROM unrouted_events u
+          WHERE event_id = ? AND is_message = 0 AND (${SEEN_EVENT}) IS NOT NULL ${lock}`,
+    values: [eventId],
+  }
+}
+
+function fanOutStatements(now: Date, { token, exceptIds, most }: TakingAny): Statement[] {
   return [
-    {
-      // MAX, because a query that finds no row would leave the variable as it is.
-      sql: `SELECT MAX(event_id) INTO @event FROM unrouted_events u
-            WHERE event_id = ? AND is_message = 0 AND (${SEEN_EVENT}) IS NOT NULL FOR UPDATE SKIP LOCKED`,
-      values: [eventId],
-    },
     { sql: FAN_OUT, values: [now, EVENT] },
     {
       // ROW_COUNT: of the statement before this one.

@@ -44,7 +44,7 @@ test('what was foretold too soon needs its hint', () => {
   expect([foresight.eventId, foresight.covers('a')]).toEqual([undefined, false])
 })
 
-test('after three too soon, one after the other, it foresees nothing for ten seconds', () => {
+test('after three in vain, one after the other, it foresees nothing for a while, and for longer each time', () => {
   let nowMs = 5
   const foresight = new Foresight(() => nowMs)
   const outcomes = [false, false, true, false, false, false]
@@ -52,9 +52,18 @@ test('after three too soon, one after the other, it foresees nothing for ten sec
     expect(foresight.begin(String(n))).toBe(true)
     foresight.end(isRouted)
   }
-  expect(foresight.begin('later')).toBe(false)
-  nowMs += 9_900
-  expect(foresight.begin('later')).toBe(false)
-  nowMs += 200
+  for (const waitMs of [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]) {
+    expect(foresight.begin('later')).toBe(false)
+    nowMs += waitMs - 10
+    expect(foresight.begin('later')).toBe(false)
+    nowMs += 20
+    expect(foresight.begin('later')).toBe(true)
+    foresight.end(false)
+  }
+  nowMs += 10_001
+  for (const isRouted of [true, false, false]) {
+    expect(foresight.begin('later')).toBe(true)
+    foresight.end(isRouted)
+  }
   expect(foresight.begin('later')).toBe(true)
 })

@@ -6,6 +6,7 @@ import { COMMIT, type BatchResult, type Send, type Statement } from '../../db/ba
 import type { Database } from '../../db/connection.ts'
 import type { RunningDaemon } from '../../daemon/daemon.ts'
 import { hintDatagram } from '../../src/events/daemon-hints.ts'
+import { recordEvent } from '../../src/events/events-repository.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
@@ -14,6 +15,9 @@ import { createTestTls } from '../support/tls.ts'
 
 /** What becomes of the last round trip of a hinted fan-out, with its COMMIT. */
 let onCommit: (send: Send, last: Statement[]) => Promise<BatchResult[]> = (send, last) => send(last)
+
+/** The statements that lock what is to be fanned out. */
+const fanOutsBegun: string[] = []
 
 let answer: () => Answer | Promise<Answer>
 
@@ -51,6 +55,7 @@ function withCommits(database: Database): Database {
       let isHinted = false
       return work((statements) => {
         isHinted ||= statements.some(({ sql }) => sql.includes('INTO @event'))
+        fanOutsBegun.push(...statements.map(({ sql }) => sql).filter((sql) => sql.includes('FROM unrouted_events u')))
         return isHinted && statements.at(-1) === COMMIT ? onCommit(send, statements) : send(statements)
       })
     })
@@ -216,6 +221,61 @@ test('an event of which it was told before its end is fanned out, and sent when 
     await deliveredOnce(event.id)
   }
   expect(isSentWhileHeld).toBe(true)
+})
+
+/** An event whose transaction is under way. */
+async function begunEvent(): Promise<{ id: string; end: (how: 'commit' | 'rollback') => Promise<void> }> {
+  const trx = await db.database.knex.transaction()
+  const id = newId(world.clock.nowMs())
+  const nobody = { corporateId: null, doctorId: null, hospitalId: null }
+  const body = Buffer.from(JSON.stringify({ id: publicEventId(id) }))
+  await recordEvent(trx, {
+    id,
+    accountId: world.accountId,
+    labId,
+    type: 'lead.created',
+    subjectId: id,
+    ...nobody,
+    body,
+  })
+  return { id, end: async (how) => void (await trx[how]()) }
+}
+
+test('one whose transaction has not ended is waited for, and sent when that has and somebody says so', async () => {
+  let isForeseen = false
+  // The daemon may look by itself just before it is told.
+  for (let n = 0; n < 5 && !isForeseen; n++) {
+    const { id, end } = await begunEvent()
+    fanOutsBegun.length = 0
+    await hint(foretold(id))
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(receivedOf(id)).toBe(0)
+    const isWaitedFor = fanOutsBegun.length === 1
+    await end('commit')
+    await hint(named(id))
+    await deliveredOnce(id)
+    // Nobody has asked for it again, by its name or by looking.
+    isForeseen = isWaitedFor && fanOutsBegun.length === 1
+  }
+  expect(isForeseen).toBe(true)
+})
+
+test.each([
+  ['fails', 200, 'rollback'],
+  ['takes longer than locks are waited for', 1500, 'commit'],
+] as const)('one whose transaction %s holds up others no longer than that', async (_, heldMs, how) => {
+  const { id, end } = await begunEvent()
+  await hint(foretold(id))
+  await new Promise((resolve) => setTimeout(resolve, heldMs))
+  const { id: other } = await world.event({ labId })
+  if (how === 'commit') {
+    await deliveredOnce(other)
+    expect(receivedOf(id)).toBe(0)
+  }
+  await end(how)
+  if (how === 'commit') await hint(named(id))
+  await deliveredOnce(how === 'commit' ? id : other)
+  expect(receivedOf(id)).toBe(how === 'commit' ? 1 : 0)
 })
 
 test('one that is foretold too soon, or by anyone, is delivered when it is committed', async () => {

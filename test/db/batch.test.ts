@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { commitTelling, idList, type BatchResult, type Statement } from '../../db/batch.ts'
+import { COMMIT, idList, type BatchResult, type Statement } from '../../db/batch.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
@@ -47,23 +47,25 @@ test('whatever stands in a list of ids stays a text', async () => {
   expect(rows[0]).toEqual({ others: 0, own: 1 })
 })
 
-test('the last statement is told of when those before it have been carried out, and not when one of them has failed', async () => {
+test('a statement is told of when those before it have been carried out, and not when one of them has failed', async () => {
   const { batch } = db.database
   const told: string[] = []
-  const last: Statement = { sql: 'SELECT SLEEP(0.2) AS slept', reached: () => told.push('reached') }
+  const slow: Statement = { sql: 'SELECT SLEEP(0.2) AS slept', reached: () => told.push('reached') }
   const startedAt = performance.now()
   let reachedAt = 0
   const results = await batch.transaction((send) =>
     send([
       { sql: 'SELECT 1 AS one UNION SELECT 2' },
       { sql: 'DO 0' },
-      { ...last, reached: () => (reachedAt = performance.now()) },
+      { ...slow, reached: () => (reachedAt = performance.now()) },
+      { sql: 'SELECT 3' },
+      COMMIT,
     ]),
   )
-  expect(results.map((rows) => rows.length)).toEqual([2, undefined, 1])
+  expect(results.map((rows) => rows.length)).toEqual([2, undefined, 1, 1, undefined])
   expect(reachedAt).toBeGreaterThan(startedAt)
   expect(performance.now() - reachedAt).toBeGreaterThan(150)
-  await expect(batch.transaction((send) => send([{ sql: 'SELECT nothing FROM nowhere' }, last]))).rejects.toThrow()
-  await batch.transaction((send) => send([{ sql: 'DO 0' }, commitTelling(() => told.push('committing'))]))
-  expect(told).toEqual(['committing'])
+  await expect(batch.transaction((send) => send([{ sql: 'SELECT nothing FROM nowhere' }, slow]))).rejects.toThrow()
+  await batch.transaction((send) => send([{ sql: 'DO 0' }, { ...COMMIT, reached: () => told.push('last') }]))
+  expect(told).toEqual(['last'])
 })
