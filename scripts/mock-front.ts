@@ -18,6 +18,9 @@ const DROPPED_ANSWER_HEADERS = [...HOP_HEADERS, 'sl-violations', 'idempotent-rep
 const PARAMETER_NAMES: Record<string, string> = { labid: 'labID', branchid: 'branchID', corporateuser: 'corporateUser' }
 const LOWERED = new RegExp(`\\b(${Object.keys(PARAMETER_NAMES).join('|')})\\b`, 'g')
 
+/** RFC 6750 2.1; the name of a scheme is the same in small and capital letters (RFC 9110 11.1). */
+const TOKEN = /^Bearer +([A-Za-z0-9._~+/-]+=*)$/i
+
 /** A subscribe that was answered 200: what is needed to send its events. */
 export interface Subscription {
   endpoint: string
@@ -90,6 +93,12 @@ async function askPrism(prismUrl: string, request: IncomingMessage, body: Buffer
   const headers = Object.fromEntries(
     Object.entries(request.headers).filter(([name, value]) => value !== undefined && !HOP_HEADERS.includes(name)),
   ) as Record<string, string | string[]>
+  // Prism takes a scheme by its letters, and whatever stands in the patient's header for a token.
+  for (const name of ['authorization', 'patient-authorization']) {
+    const token = TOKEN.exec(String(headers[name] ?? ''))?.[1]
+    if (token === undefined) delete headers[name]
+    else headers[name] = `Bearer ${token}`
+  }
   const answer = await send(`${prismUrl}${request.url ?? '/'}`, {
     method: (request.method ?? 'GET') as 'GET',
     headers,
@@ -107,7 +116,7 @@ function inContractShape(answer: Answer, request: IncomingMessage): Answer {
   const { status, headers } = answer
   const violations = readViolations(headers['sl-violations'])
   if (violations.length > 0 && status === 401) {
-    const missing = request.headers.authorization ? 'patient' : 'access'
+    const missing = TOKEN.test(request.headers.authorization ?? '') ? 'patient' : 'access'
     return refusal(new DomainError('unauthorized', `invalid_${missing}_token`, `invalid ${missing} token`), request)
   }
   if (violations.length > 0 && (status === 400 || status === 422)) {

@@ -142,6 +142,29 @@ describe('every operation', () => {
   })
 })
 
+describe('as in the service,', () => {
+  const labs = validRequest(contract.operations.find(({ operationId }) => operationId === 'listLabs')!)
+  const reports = validRequest(contract.operations.find(({ operationId }) => operationId === 'listPatientReports')!)
+  const entry = validRequest(contract.operations.find(({ operationId }) => operationId === 'createEntry')!)
+
+  test.each(['Basic abc', 'x', 'Token t', 'Bearer', ''])('%j is no access token', async (authorization) => {
+    const answer = await send({ ...labs, headers: { authorization } })
+    expect(answer).toMatchObject({ status: 401, body: { error: { code: 'invalid_access_token' } } })
+  })
+
+  test('the scheme of a token is taken in small letters, and another one is none', async () => {
+    const headers = { authorization: 'bearer any', 'patient-authorization': 'BEARER any' }
+    expect(await send({ ...labs, headers })).toMatchObject({ status: 200 })
+    expect(await send({ ...reports, headers })).toMatchObject({ status: 200 })
+    const answer = await send({ ...reports, headers: { ...headers, 'patient-authorization': 'Basic any' } })
+    expect(answer).toMatchObject({ status: 401, body: { error: { code: 'invalid_patient_token' } } })
+  })
+
+  test.each([19.99, 1.15, 0.29, 8.2, 4.35, 9999999999.99])('%d is an amount', async (totalAmount) => {
+    expect(await send({ ...entry, body: { ...entry.body, totalAmount } })).toMatchObject({ status: 200 })
+  })
+})
+
 describe('a subscribe', () => {
   const subscribe = contract.operations.find(({ operationId }) => operationId === 'subscribeWebhook')!
   const allEvents = Object.keys(contract.document.webhooks as object)
