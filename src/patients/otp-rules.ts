@@ -106,9 +106,14 @@ export function judgeOtpTry(contact: OtpContact, code: OtpCode, sentHash: Buffer
   requireUnlocked(contact, now)
   const fits = equalInConstantTime(code.codeHash, sentHash)
   const isInTime = code.expiresAt > now && !isAhead(code.sentAt, now)
-  const isAlive = contact.codeId === code.id && !code.usedAt && isInTime && code.tries < MAX_TRIES
+  const isAlive = contact.codeId === code.id && !code.usedAt && isInTime && !isSpent(code)
   if (!isAlive) return 'dead'
   return fits ? 'right' : 'wrong'
+}
+
+/** All its tries are gone. */
+export function isSpent({ tries }: OtpCode): boolean {
+  return tries >= MAX_TRIES
 }
 
 /** The contact after one more wrong try. Only a login sets the count back, so that after a lock one try is left a day. */
