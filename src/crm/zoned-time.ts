@@ -30,6 +30,8 @@ function formatterOf(timeZone: string): Intl.DateTimeFormat {
 }
 
 export function isTimeZone(timeZone: string): boolean {
+  // An offset, which the engine takes as well, is no name, and knows no summer time.
+  if (/^[+-]/.test(timeZone)) return false
   try {
     formatterOf(timeZone)
     return true
