@@ -26,7 +26,7 @@ import {
   type RequestIdempotency,
 } from './idempotency/idempotency.ts'
 import type { StoredFile } from './reports/report-store.ts'
-import { hasBody, readJsonBody, requireMediaType, type JsonObject } from './request-body.ts'
+import { readJsonBody, readOptionalJsonBody, requireMediaType, type JsonObject } from './request-body.ts'
 import { queryOf } from './request-query.ts'
 
 /** What a handler answers. */
@@ -246,21 +246,19 @@ export function createAjv(ajvOptions: object): Ajv2020 {
   const ajv = new Ajv2020(ajvOptions)
   ;(addFormats as unknown as FormatsPlugin)(ajv)
   ajv.addFormat('iso-date-time', (text: string) => parseDateTime(text, 'UTC') !== undefined)
-  // Ajv divides, so that 1.005 passes as a multiple of 0.01 or 0.07 fails, whatever its precision is set to.
-  ajv.removeKeyword('multipleOf')
+  // Not `multipleOf: 0.01`: validators divide for that, so that for most of them 19.99 is no such number, and 1.005 is one.
   ajv.addKeyword({
-    keyword: 'multipleOf',
+    keyword: 'x-decimals',
     type: 'number',
     schemaType: 'number',
-    validate: (step: number, value: number) => isMultiple(value, step),
+    validate: (decimals: number, value: number) => hasDecimals(value, decimals),
   })
   return ajv
 }
 
-/** Whether the value is the number that a decimal with the step's digits reads as. */
-function isMultiple(value: number, step: number): boolean {
-  const digits = /\.(\d+)$/.exec(String(step))?.[1]?.length ?? 0
-  return Number((Math.round(value / step) * step).toFixed(digits)) === value
+/** Whether the value is the number that a decimal with at most so many digits behind its point reads as. */
+function hasDecimals(value: number, most: number): boolean {
+  return Number(value.toFixed(most)) === value
 }
 
 /** Called with an operation or, where none was found, without one. Of the query only what the contract knows goes on. */
@@ -284,10 +282,14 @@ async function takeBody(
 ): Promise<void> {
   const { req, request } = incoming
   const requestBody = operation.requestBody as { required?: boolean; content?: object } | undefined
-  if (!requestBody?.required && !hasBody(req)) return
   if (!requestBody) {
     // What is not asked for is ignored, within the limits; of a GET nobody reads it.
-    if (operation.method !== 'get') await readJsonBody(req)
+    if (operation.method !== 'get') await readOptionalJsonBody(req)
+    return
+  }
+  if (!requestBody.required) {
+    const body = await readOptionalJsonBody(req)
+    if (body) request.body = body
     return
   }
   if (receiveFile && PDF in (requestBody.content ?? {})) {

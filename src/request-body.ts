@@ -11,8 +11,8 @@ const MAX_NESTING = 32
 const MAX_ITEMS = 100
 const MAX_CHARACTERS = 4096
 
-/** The one field whose names and values the caller chooses: what is in it is kept or refused, never ignored. */
-const NAMED_BY_CALLER = 'customFields'
+/** Fields whose names and values the caller chooses: what is in them is kept or refused, never ignored. */
+const NAMED_BY_CALLER = ['customFields', 'variables']
 
 /** Parameters say nothing of JSON (RFC 8259 11), but for a charset that is neither its own nor a part of that. */
 const JSON_TYPE = /^application\/json[ \t]*(;[^,]*)?$/i
@@ -28,7 +28,25 @@ export type JsonObject = Record<string, unknown>
  */
 export async function readJsonBody(request: IncomingMessage): Promise<JsonObject> {
   requireJson(request)
-  const text = decode(await readBytes(request))
+  return parseBody(await readBytes(request))
+}
+
+/**
+ * The same where a body need not be. One that comes in chunks is none when the first of them is the last.
+ * @returns undefined where there is none, whatever its type is said to be
+ */
+export async function readOptionalJsonBody(request: IncomingMessage): Promise<JsonObject | undefined> {
+  if (!hasBody(request)) return undefined
+  if (request.headers['transfer-encoding'] === undefined) return readJsonBody(request)
+  requireChunksAlone(request)
+  const bytes = await readBytes(request)
+  if (bytes.length === 0) return undefined
+  requireJson(request)
+  return parseBody(bytes)
+}
+
+function parseBody(bytes: Buffer): JsonObject {
+  const text = decode(bytes)
   const body = parseJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw badRequest('the body must be a JSON object')
@@ -39,7 +57,7 @@ export async function readJsonBody(request: IncomingMessage): Promise<JsonObject
   return body as JsonObject
 }
 
-/** Whether the request has a body at all (RFC 9112 6.3). */
+/** Whether the request has a body, which may still be empty when it comes in chunks (RFC 9112 6.3). */
 export function hasBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0
 }
@@ -74,7 +92,11 @@ function requireIdentity(request: IncomingMessage): void {
   if ((request.headers['content-encoding'] || 'identity').toLowerCase() !== 'identity') {
     throw unsupportedMediaType('the body must not have a Content-Encoding')
   }
-  // Node takes the chunks apart, and leaves to us what else was done to the body.
+  requireChunksAlone(request)
+}
+
+/** Node takes the chunks apart, and leaves to us what else was done to the body. */
+function requireChunksAlone(request: IncomingMessage): void {
   if ((request.headers['transfer-encoding'] ?? 'chunked').toLowerCase() !== 'chunked') {
     throw unsupportedMediaType('the body must not have a Transfer-Encoding but chunked')
   }
@@ -148,13 +170,13 @@ function requireWithinLimits(value: unknown, path: string, depth: number, isChos
       value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1, isChosen))
     } else {
       if (Object.hasOwn(value, '__proto__')) {
-        if (path === NAMED_BY_CALLER) throw fault(`${path}.__proto__`, 'is unknown')
+        if (NAMED_BY_CALLER.includes(path)) throw fault(`${path}.__proto__`, 'is unknown')
         if (!isChosen) delete (value as JsonObject)['__proto__']
       }
       for (const [key, item] of Object.entries(value)) {
         const inner = path === '' ? clipped(key) : `${path}.${clipped(key)}`
         requireText(key, inner)
-        requireWithinLimits(item, inner, depth + 1, isChosen || (depth === 1 && key === NAMED_BY_CALLER))
+        requireWithinLimits(item, inner, depth + 1, isChosen || (depth === 1 && NAMED_BY_CALLER.includes(key)))
       }
     }
   }

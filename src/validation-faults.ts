@@ -119,7 +119,9 @@ function complaint({ keyword, params, message, data, parentSchema }: ErrorObject
       return `must be at most ${params.limit}`
     case 'exclusiveMaximum':
       return `must be less than ${params.limit}`
-    case 'multipleOf':
+    case 'not':
+      return 'is not allowed'
+    case 'x-decimals':
       return 'must have at most two decimals'
     default:
       return message ?? 'does not fit the contract'
@@ -133,9 +135,12 @@ function repeated(field: string, value: unknown): string {
   return /^(events\.\d+|protocol)$/.test(field) ? `, not ${clipped(value)}` : ''
 }
 
+/** Of an endpoint: the name of a scheme is the same in small and capital letters. */
+const HTTPS = '^[Hh][Tt][Tt][Pp][Ss]://'
+
 /** `^[0-9]{10}$` is what the specification says in words. */
 function patternComplaint(pattern: string): string {
   const digits = /^\^(?:\[0-9\]|\\d)\{(\d+)\}\$$/.exec(pattern)?.[1]
   if (digits) return `must be exactly ${digits} digits, without symbols or spaces`
-  return pattern === '^https://' ? 'must begin with https://' : `must match ${pattern}`
+  return pattern === HTTPS ? 'must begin with https://' : `must match ${pattern}`
 }

@@ -142,6 +142,21 @@ describe('a request', () => {
     expect((await exchange(chunked(`${bytes}0\r\nX-Trailer: 1\r\n\r\n`))).statuses).toEqual([200])
   })
 
+  test.each(['', 'Content-Type: application/json\r\n', 'Content-Type: application/octet-stream\r\n'])(
+    'in no chunks has no body, where none need be, whatever its type: %j',
+    async (type) => {
+      const empty = (line: string, coding = 'chunked') =>
+        exchange(
+          `${line} HTTP/1.1\r\n${HOST}${CLOSE}Authorization: Bearer ${account.token}\r\n${type}Transfer-Encoding: ${coding}\r\n\r\n0\r\n\r\n`,
+        )
+      const gone = `/client/events/deleteEvent/nothing?labID=${lab.id}`
+      expect((await empty(`DELETE ${gone}`)).statuses).toEqual([404])
+      expect((await empty(`POST /client/events/testEvent/nothing?labID=${lab.id}`)).statuses).toEqual([404])
+      expect((await empty(`DELETE ${gone}`, 'gzip, chunked')).statuses).toEqual([415])
+      expect((await empty('POST /client/crm/lead/create')).statuses).toEqual([/json/.test(type) ? 400 : 415])
+    },
+  )
+
   test('whose body is compressed on the way, besides the chunks, is 415', async () => {
     const sent = chunked(`${chunk(lead())}0\r\n\r\n`).replace('Encoding: chunked', 'Encoding: gzip, chunked')
     expect((await exchange(sent)).statuses).toEqual([415])

@@ -1752,7 +1752,7 @@ export interface paths {
         put?: never;
         /**
          * Lift the lock of a contact
-         * @description Lets the contact log in again at once, and sets its count of failures to 0. So it does where the contact is not locked.
+         * @description Lets the contact log in again at once, and sets its count of failures to 0. So it does where the contact is not locked. Where the last code has no tries left, the next request sends another one, however soon it comes. The limits of sent codes stay.
          */
         post: operations["liftOtpLock"];
         delete?: never;
@@ -2614,7 +2614,7 @@ export interface components {
          * @enum {string}
          */
         AssignStrategy: "round_robin" | "least_open" | "manual";
-        /** @description A key that `customFields` of an entry may have. */
+        /** @description A key that `customFields` of an entry may have. Not `__proto__`, which many a program can't keep. */
         CustomFieldKey: string;
         /** @description A name that `paymentMethod` of an entry may have, besides `UPI`, `Card` and `Cash`. */
         PaymentGateway: string;

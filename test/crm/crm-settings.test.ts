@@ -38,6 +38,12 @@ async function storedDetails(leadId: string) {
 }
 
 describe('custom fields', () => {
+  test('may not be called what an entry can’t have', async () => {
+    const body = { customFields: ['campaign', '__proto__'] }
+    const answer = await app.call('PUT', `/operator/accounts/${account.id}/crm-settings`, { token: key, body })
+    expect([answer.status, answer.body.error.fields]).toEqual([400, [{ field: 'customFields.1', message: 'is not allowed' }]]) // prettier-ignore
+  })
+
   test('of the settings are stored with any value, as they are', async () => {
     const customFields = {
       campaign: { deep: [{ nested: null, unknownToAll: 1.5 }], text: 'नमस्ते "x"' },

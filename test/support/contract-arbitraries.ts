@@ -21,7 +21,7 @@ export interface Schema {
   format?: string
   minimum?: number
   maximum?: number
-  multipleOf?: number
+  'x-decimals'?: number
   anyOf?: Schema[]
   oneOf?: Schema[]
   allOf?: Schema[]
@@ -109,7 +109,7 @@ function ofType(type: string, schema: Schema, given: Given, definitions: Definit
       return fc.array(items, { minLength, maxLength: Math.min(schema.maxItems ?? 4, Math.max(minLength, 4)) })
     }
     case 'integer':
-      return numberOf({ ...schema, multipleOf: 1 })
+      return numberOf({ ...schema, 'x-decimals': 0 })
     case 'number':
       return numberOf(schema)
     case 'boolean':
@@ -140,11 +140,11 @@ export function join(path: string, name: string): string {
 }
 
 /** Decimals as they are written, so that none carries the error of a multiplication. */
-function numberOf({ minimum = -1000, maximum = minimum + 2000, multipleOf }: Schema): Arbitrary<number> {
-  if (multipleOf === undefined) {
+function numberOf({ minimum = -1000, maximum = minimum + 2000, 'x-decimals': decimals }: Schema): Arbitrary<number> {
+  if (decimals === undefined) {
     return fc.oneof(fc.double({ min: minimum, max: maximum, noNaN: true }), fc.constantFrom(minimum, maximum))
   }
-  const steps = Math.round(1 / multipleOf)
+  const steps = 10 ** decimals
   const [from, to] = [Math.round(minimum * steps), Math.round(Math.max(maximum, minimum) * steps)]
   return fc
     .oneof(

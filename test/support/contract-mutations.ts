@@ -92,7 +92,7 @@ function* faultsFor(value: unknown, schema: Schema): Generator<[fault: unknown, 
   if (schema.minimum !== undefined) yield [schema.minimum - 1, 'is one too small']
   if (schema.minimum !== undefined) yield [schema.minimum - 0.01, 'is a little too small']
   if (schema.maximum !== undefined) yield [schema.maximum + 1, 'is one too large']
-  if (schema.multipleOf !== undefined) {
+  if (schema['x-decimals'] !== undefined) {
     for (const number of [0.001, 1.005, 0.1 + 0.2, 1e-7]) yield [number, `is ${number}`]
   }
   if ([schema.type].flat().includes('integer')) yield [1.5, 'has a fraction']

@@ -89,6 +89,11 @@ describe('subscribing', () => {
     expect(events).toEqual([...EVENT_TYPES])
   })
 
+  test('takes the name of the scheme in capital letters, and shows the endpoint as it was sent', async () => {
+    const { endpoint } = await subscribed(catchAll, subscribeBody(lab, { endpoint: 'HTTPS://lims.example.in/hooks' }))
+    expect(endpoint).toBe('HTTPS://lims.example.in/hooks')
+  })
+
   test("takes active_from from the database's own clock", async () => {
     const { _id } = await subscribed(catchAll, subscribeBody(lab))
     const [rows] = await app.database.knex.raw(
