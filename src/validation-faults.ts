@@ -135,12 +135,12 @@ function repeated(field: string, value: unknown): string {
   return /^(events\.\d+|protocol)$/.test(field) ? `, not ${clipped(value)}` : ''
 }
 
-/** Of an endpoint: the name of a scheme is the same in small and capital letters. */
-const HTTPS = '^[Hh][Tt][Tt][Pp][Ss]://'
+/** The second is that of an endpoint: the name of a scheme is the same in small and capital letters. */
+const HTTPS = ['^https://', '^[Hh][Tt][Tt][Pp][Ss]://']
 
 /** `^[0-9]{10}$` is what the specification says in words. */
 function patternComplaint(pattern: string): string {
   const digits = /^\^(?:\[0-9\]|\\d)\{(\d+)\}\$$/.exec(pattern)?.[1]
   if (digits) return `must be exactly ${digits} digits, without symbols or spaces`
-  return pattern === HTTPS ? 'must begin with https://' : `must match ${pattern}`
+  return HTTPS.includes(pattern) ? 'must begin with https://' : `must match ${pattern}`
 }
