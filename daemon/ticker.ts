@@ -2,16 +2,15 @@
  * Finds what there is to do and hands it on: routes new events, offers due lanes that nobody owns. It reads levels, so a
  * tick that is missed, doubled or late does no harm.
  */
-import type { BatchResult } from '../db/batch.ts'
 import type { Database } from '../db/connection.ts'
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
-import { routeEvents, type GivenLane, type Routed } from '../src/events/event-routing.ts'
-import { routeHinted } from '../src/events/hinted-event-routing.ts'
+import { routeEvents, type GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { allowsTwo, FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
 import { Foresight } from './foresight.ts'
+import { fanOutHinted, type FannedOut } from './hinted-fan-out.ts'
 import { LaneOffers } from './lane-offers.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
 
@@ -61,8 +60,6 @@ export interface RoutedBatch {
 
 /** `again`: it was rolled back, and what waited still waits. */
 type Outcome = 'routed' | 'again' | 'nothing'
-
-type FannedOut = Omit<Routed, 'taken'> & { taken: TakenLane[]; takenEarly?: Set<string> }
 
 export class Ticker {
   readonly #options: TickerOptions
@@ -295,33 +292,9 @@ export class Ticker {
     const { database, chooseAnyAlong, takenEarly, confirmed } = this.#options
     const along = chooseAnyAlong()
     if (!along) return 'nothing'
-    return this.#fanOut(async (startedAt) => {
-      let taken: TakenLane[] = []
-      let early: TakenLane[] = []
-      let isOver = false
-      const sendEarly = () => {
-        if (isOver) return
-        // The others have to read what is due, and would not see it yet.
-        early = taken.filter(({ head }) => head)
-        takenEarly(early)
-      }
-      try {
-        const committing = (read: BatchResult[]) => {
-          taken = along.read(read)
-          if (isForetold) this.#foresight.whenCommitted(sendEarly)
-          else sendEarly()
-        }
-        const routed = await routeHinted(database.batch, eventId, startedAt, along, { committing, isForetold })
-        return {
-          ...routed,
-          taken: taken.filter((lane) => !early.includes(lane)),
-          takenEarly: new Set(early.map(({ state }) => state.webhookId)),
-        }
-      } finally {
-        isOver = true
-        confirmed(early)
-      }
-    })
+    const whenCommitted = (tell: () => void) => (isForetold ? this.#foresight.whenCommitted(tell) : tell())
+    const hinted = { eventId, isForetold, whenCommitted, along, takenEarly, confirmed }
+    return this.#fanOut((startedAt) => fanOutHinted(database, hinted, startedAt))
   }
 
   async #fanOut(work: (startedAt: Date) => Promise<FannedOut>): Promise<Outcome> {
