@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
-import { buildAccount, buildOperatorKey, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
+import { buildAccount, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
 
 let app: TestApp
 let account: TestAccount
@@ -45,23 +45,6 @@ async function failFiveTimes(): Promise<void> {
   const { body } = await requestOtp()
   for (let n = 0; n < 5; n++) expect((await verify(body.otpToken, wrong(lastCode()))).status).toBe(401)
 }
-
-test('a lifted lock goes with a code that has no tries left, and leaves one that has', async () => {
-  const key = await buildOperatorKey(app)
-  const lift = () =>
-    app.call('POST', `/operator/accounts/${account.id}/otp-lock/lift`, { token: key, body: { contact } })
-  await failFiveTimes()
-  expect((await requestOtp()).status).toBe(200)
-  expect(texts()).toHaveLength(1)
-  expect((await lift()).status).toBe(200)
-  const { otpToken } = (await requestOtp()).body
-  expect(texts()).toHaveLength(2)
-  expect((await verify(otpToken, wrong(lastCode()))).status).toBe(401)
-  expect((await lift()).status).toBe(200)
-  expect((await requestOtp()).status).toBe(200)
-  expect(texts()).toHaveLength(2)
-  expect((await verify(otpToken, lastCode())).status).toBe(200)
-})
 
 describe('a patient', () => {
   test('gets six digits by SMS and logs in with them once', async () => {

@@ -1,0 +1,48 @@
+/** What becomes of a code when staff lift the lock of its contact. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startTestApp, type TestApp } from '../support/app.ts'
+import { buildAccount, buildOperatorKey, buildPatient, newContact } from '../support/builders.ts'
+
+let app: TestApp
+
+beforeAll(async () => {
+  app = await startTestApp()
+})
+afterAll(() => app.close())
+
+test('a lifted lock goes with a code that has no tries left, and leaves one that has', async () => {
+  const account = await buildAccount(app)
+  const contact = newContact()
+  await buildPatient(app, account, { contact })
+  const key = await buildOperatorKey(app)
+  const call = (step: string, body: object) =>
+    app.call('POST', `/client/patient/${step}`, { token: account.token, body })
+  const request = async () => {
+    const { status, body } = await call('getLoginOTP', { contact })
+    await app.smsSender.settle()
+    expect(status).toBe(200)
+    return body.otpToken
+  }
+  const codes = () => app.sms.taken.filter(({ to }) => to === contact).map(({ text }) => text.slice(0, 6))
+  const verify = async (otpToken: string, step = 0) => {
+    const otp = String((Number(codes().at(-1)) + step) % 1_000_000).padStart(6, '0')
+    return (await call('verifyLoginOTP', { otp, otpToken })).status
+  }
+  const lift = async () => {
+    const path = `/operator/accounts/${account.id}/otp-lock/lift`
+    expect((await app.call('POST', path, { token: key, body: { contact } })).status).toBe(200)
+  }
+
+  const first = await request()
+  for (let n = 0; n < 5; n++) expect(await verify(first, 1)).toBe(401)
+  await request()
+  expect(codes()).toHaveLength(1)
+  await lift()
+  const second = await request()
+  expect(codes()).toHaveLength(2)
+  expect(await verify(second, 1)).toBe(401)
+  await lift()
+  await request()
+  expect(codes()).toHaveLength(2)
+  expect(await verify(second)).toBe(200)
+})
