@@ -7,10 +7,10 @@ import {
   listDueKeys,
   listDueOfSeveral,
   withBodies,
-  type DueRequest,
   type EventBody,
   type PendingDelivery,
 } from '../src/deliveries/delivery-queue-repository.ts'
+import type { DueRequest } from '../src/deliveries/due-rows.ts'
 import { togetherInTick } from '../src/same-tick.ts'
 import { KnownBodies } from './known-bodies.ts'
 

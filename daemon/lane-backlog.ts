@@ -4,13 +4,11 @@
 import type { Knex } from 'knex'
 import { monotonicMs } from '../src/clock.ts'
 import {
-  type DueRequest,
   listOldestDeliveries,
   listWaitingUpTo,
   type PendingDelivery,
-  type QueuePosition,
-  type ReadTimes,
 } from '../src/deliveries/delivery-queue-repository.ts'
+import type { DueRequest, QueuePosition, ReadTimes } from '../src/deliveries/due-rows.ts'
 import type { ReadAhead } from './read-ahead.ts'
 
 /** Reading goes on behind what was read last, but from the head at least so often: ids don't commit in order. */

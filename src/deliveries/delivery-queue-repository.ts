@@ -3,6 +3,19 @@
  */
 import type { Knex } from 'knex'
 import type { Statement } from '../../db/batch.ts'
+import {
+  COLUMNS,
+  isToBeRead,
+  KEYS,
+  listDueRows,
+  QUEUE,
+  WITH_BODIES,
+  type DueRequest,
+  type DueRow,
+  type QueuePosition,
+  type ReadTimes,
+  type Row,
+} from './due-rows.ts'
 
 export interface PendingDelivery {
   webhookId: string
@@ -21,77 +34,6 @@ export interface PendingDelivery {
   body: Buffer
   /** In the order in which its lane has read it; 0: not read by one yet. */
   place: number
-}
-
-/** Where a lane's reading stands in the queue. */
-export interface QueuePosition {
-  dueAt: Date
-  eventId: string
-}
-
-/** What is due sooner than in this time comes by itself within the minute that a recovery has. */
-const SOON_MS = 45_000
-/** Their count is a byte. A schedule of nine attempts has 18 at most. */
-const MOST_EARLY = 250
-
-export interface ReadTimes {
-  now: Date
-  /** Later than now: what waits for a later retry is read as well, because its webhook has recovered. */
-  until: Date
-}
-
-/**
- * A recovery brings what waits for its time, once for each attempt that the copy has had at its time, which makes two
- * (`recording-rules.ts`): what is never taken, beside copies that are, is not tried at each 2xx.
- */
-function isToBeRead({ now, until }: ReadTimes): { sql: string; values: Date[] } {
-  if (until <= now) return { sql: 'q.due_at <= ?', values: [until] }
-  return {
-    sql: `q.due_at <= ? AND (q.due_at <= ? OR (3 * q.early_attempts < 2 * q.attempts AND q.early_attempts < ${MOST_EARLY} AND q.due_at > ?))`,
-    values: [until, now, new Date(now.getTime() + SOON_MS)],
-  }
-}
-
-const KEYS = 'q.event_id, q.due_at, q.attempts, q.early_attempts, q.epoch, q.is_test'
-const COLUMNS = `${KEYS}, b.is_message, b.body`
-/**
- * Order and keys are said. Over several lanes at once both servers would read all bodies for each lane where that are no more than the
- * lane has copies: statistics count what has just been filled as small. MySQL may begin with all bodies of later events.
- */
-const QUEUE = 'delivery_queue q FORCE INDEX (PRIMARY)'
-const WITH_BODIES = 'STRAIGHT_JOIN event_bodies b FORCE INDEX (PRIMARY) ON b.event_id = q.event_id'
-
-/** What a lane reads next. */
-export interface DueRequest {
-  webhookId: string
-  /** Reads what is due up to then. */
-  times: ReadTimes
-  /** Goes on behind this position; undefined: from the head of the queue. */
-  after: QueuePosition | undefined
-  limit: number
-}
-
-interface Sql {
-  sql: string
-  values: unknown[]
-}
-
-/** @param join with the bodies, or '' for keys alone */
-function dueRows({ webhookId, times, after, limit }: DueRequest, join: string): Sql {
-  const due = isToBeRead(times)
-  const order = 'ORDER BY q.due_at, q.event_id LIMIT ?'
-  if (!after)
-    return {
-      sql: `FROM ${QUEUE} ${join} WHERE q.webhook_id = ? AND ${due.sql} ${order}`,
-      values: [webhookId, ...due.values, limit],
-    }
-  // Written so that both servers see two ranges of the primary key, one behind the other: compared as a pair, the two columns
-  // would make them walk every row of one due time.
-  return {
-    sql: `FROM ${QUEUE} ${join}
-     WHERE q.webhook_id = ? AND ${due.sql} AND (q.due_at > ? OR (q.due_at = ? AND q.event_id > ?)) ${order}`,
-    values: [webhookId, ...due.values, after.dueAt, after.dueAt, after.eventId, limit],
-  }
 }
 
 /** Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them. */
@@ -127,23 +69,8 @@ export async function listOldestDeliveries(
 
 /** The same from several queues, in one statement. @returns the deliveries of each, in the order asked */
 export async function listDueOfSeveral(knex: Knex, requests: DueRequest[]): Promise<PendingDelivery[][]> {
-  const rows = await dueRowsOfSeveral(knex, requests, COLUMNS, WITH_BODIES)
+  const rows = await listDueRows(knex, requests, COLUMNS, WITH_BODIES)
   return inLists(requests, rows, (row) => toPending(requests[row.place]!.webhookId, row))
-}
-
-type DueRow = Row & { place: number }
-
-async function dueRowsOfSeveral(knex: Knex, requests: DueRequest[], columns: string, join: string): Promise<DueRow[]> {
-  // Told apart by their place: two may ask for the same webhook, one of them for a lane that was just lost.
-  const parts = requests.map((request, place) => {
-    const { sql, values } = dueRows(request, join)
-    return { sql: `SELECT ${place} AS place, ${columns} ${sql}`, values }
-  })
-  const [rows] = await knex.raw(
-    parts.length === 1 ? parts[0]!.sql : parts.map(({ sql }) => `(${sql})`).join(' UNION ALL '),
-    parts.flatMap(({ values }) => values) as Knex.RawBinding[],
-  )
-  return rows
 }
 
 function inLists(
@@ -172,7 +99,7 @@ export interface DueKeys {
 
 /** As `listDueOfSeveral`, without the bodies. */
 export async function listDueKeys(knex: Knex, requests: DueRequest[]): Promise<DueKeys> {
-  const rows = await dueRowsOfSeveral(knex, requests, KEYS, '')
+  const rows = await listDueRows(knex, requests, KEYS, '')
   return { requests, eventIds: rows.map((row) => row.event_id as string), rows }
 }
 
@@ -226,8 +153,6 @@ export function readCopies(rows: Row[]): Map<string, PendingDelivery[]> {
 function inQueueOrder(a: PendingDelivery, b: PendingDelivery): number {
   return a.dueAt.getTime() - b.dueAt.getTime() || (a.eventId < b.eventId ? -1 : 1)
 }
-
-type Row = Record<string, unknown>
 
 function toPending(webhookId: string, row: Row): PendingDelivery {
   return {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { listDueDeliveries, listDueOfSeveral, listWaitingUpTo } from '../../src/deliveries/delivery-queue-repository.ts'
+import type { DueRequest } from '../../src/deliveries/due-rows.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import type { Knex } from 'knex'
@@ -105,3 +106,60 @@ test.each([
     expect(rows).toBeLessThan(LIMIT + 20)
   },
 )
+
+test('of many lanes the heads are read in one walk: each gets what a read of its own brings', async () => {
+  const { knex } = db.database
+  const short = Array.from({ length: 60 }, () => newId(AT.getTime() - 1000))
+  const copies = short.flatMap((webhook_id, n) =>
+    eventIds.slice(n, n + (n % 6)).map((event_id, k) => ({ webhook_id, event_id, due_at: dueAtOf(k), epoch: 1 })),
+  )
+  await knex.batchInsert('delivery_queue', copies, 1000)
+  const now = { now: LATER, until: LATER }
+  const early = { now: dueAtOf(0), until: dueAtOf(0) }
+  const requestOf = (webhookId: string, n: number): DueRequest => ({
+    webhookId,
+    times: n % 7 === 0 ? early : now,
+    after: n % 5 === 0 ? { dueAt: dueAtOf(0), eventId: eventIds[n]! } : undefined,
+    limit: n % 4 === 0 ? 3 : LIMIT,
+  })
+  const isAlone = (webhookIdsRead: string[]) => async () => {
+    const requests = webhookIdsRead.map(requestOf)
+    const together = await listDueOfSeveral(knex, requests)
+    for (const [n, request] of requests.entries()) expect(together[n]).toEqual(await listDueDeliveries(knex, request))
+    return together.flat().length
+  }
+  try {
+    expect(await isAlone(short)()).toBeGreaterThan(80)
+    // One asks twice, and long queues stand before, between and behind the short ones.
+    const long = webhookIds.slice(0, 3)
+    const later = Array.from({ length: 5 }, () => newId(AT.getTime() + 1000))
+    await knex.batchInsert('delivery_queue', later.map((webhook_id) => ({ webhook_id, event_id: eventIds[0]!, due_at: AT, epoch: 1 })), 10) // prettier-ignore
+    expect(await isAlone([...later, short[2]!, ...long, ...short, short[2]!])()).toBeGreaterThan(80)
+    await knex('delivery_queue').whereIn('webhook_id', later).delete()
+    const heads = short.map((webhookId) => ({ webhookId, times: now, after: undefined, limit: LIMIT }))
+    // As many rows of the queue as there are copies, and as many bodies.
+    const rows = await rowsReadFor((trx) => listDueOfSeveral(trx, heads))
+    expect(rows).toBeLessThan(2 * copies.length + 2 * short.length + 20)
+  } finally {
+    await knex('delivery_queue').whereIn('webhook_id', short).delete()
+  }
+})
+
+test('what waits for a later time is not walked over', async () => {
+  const { knex } = db.database
+  const lanes = Array.from({ length: 10 }, () => newId(AT.getTime()))
+  const waiting = lanes.flatMap((webhook_id) =>
+    eventIds.slice(0, 1000).map((event_id, n) => ({ webhook_id, event_id, due_at: n < 2 ? AT : LATER, epoch: 1 })),
+  )
+  await knex.batchInsert('delivery_queue', waiting, 1000)
+  try {
+    const times = { now: dueAtOf(COPIES), until: dueAtOf(COPIES) }
+    const requests = lanes.map((webhookId) => ({ webhookId, times, after: undefined, limit: LIMIT }))
+    let lists: unknown[][] = []
+    const rows = await rowsReadFor(async (trx) => (lists = await listDueOfSeveral(trx, requests)))
+    expect(lists.map((list) => list.length)).toEqual(lanes.map(() => 2))
+    expect(rows).toBeLessThan(100)
+  } finally {
+    await knex('delivery_queue').whereIn('webhook_id', lanes).delete()
+  }
+})

@@ -78,13 +78,21 @@ test('lanes are read by their place in the queue, whatever the statistics say', 
   recorder.stop()
 
   const reads = recorder.statements.filter((sql) => /^\(?SELECT/.test(sql) && /delivery_queue|event_bodies/.test(sql))
-  expect(reads).toHaveLength(7)
+  // Two begin with one walk over all heads, which such long queues leave at the first.
+  expect(reads).toHaveLength(9)
+  const walks = reads.filter((sql) => sql.includes('q.webhook_id IN') && !sql.includes('q.event_id IN'))
+  expect(walks).toHaveLength(2)
+  for (const sql of walks) {
+    const [plan] = await knex.raw(`EXPLAIN FORMAT=TRADITIONAL ${sql.replaceAll('?', '\\?')}`)
+    const [first] = (plan as Record<string, string>[]).filter(({ table }) => table === 'q')
+    expect([first!.type, first!.Extra]).toEqual(['range', expect.not.stringContaining('filesort')])
+  }
   for (const sql of reads) {
     if (!sql.includes('delivery_queue')) {
       expect([...(await stepsOf(sql))]).toEqual(['first b by PRIMARY'])
       continue
     }
-    const key = sql.includes('q.webhook_id IN') ? 'delivery_queue_delivery' : 'PRIMARY'
+    const key = sql.includes('q.event_id IN') ? 'delivery_queue_delivery' : 'PRIMARY'
     const bodies = sql.includes('event_bodies') ? ['then b by PRIMARY'] : []
     expect([...(await stepsOf(sql))], sql.slice(0, 200)).toEqual([`first q by ${key}`, ...bodies])
   }
