@@ -252,7 +252,7 @@ export class LaneBacklog {
   #list(times: ReadTimes, after: QueuePosition | undefined, limit: number): Promise<PendingDelivery[]> {
     const webhookId = this.#webhookId
     if (hasRecovered(times)) return listOldestDeliveries(this.#deps.knex, webhookId, times, limit)
-    return this.#deps.readDue({ webhookId, times, after, limit })
+    return this.#deps.readDue({ webhookId, times, after, limit, held: after ? 0 : this.#held.size })
   }
 
   /** Whether nothing stands before the position but what is held: then the head need not be read with all its bodies. */

@@ -50,6 +50,8 @@ export interface DueRequest {
   /** Goes on behind this position; undefined: from the head of the queue. */
   after: QueuePosition | undefined
   limit: number
+  /** So many of those at the head may be under way, and are read once more. */
+  held?: number
 }
 
 interface Sql {
@@ -86,8 +88,8 @@ export interface DueRow extends Row {
 const FEW_HEADS = 3
 /** MariaDB turns a list of 1,000 and more into a query of its own. */
 const MOST_HEADS = 900
-/** Most have one copy or two; a lane that has more takes the room of others, which are then read as if this had not been. */
-const ROWS_A_HEAD = 4
+/** Most have a copy or two that is new; a lane that has more takes the room of others, which are then read as if this had not been. */
+const NEW_ROWS_A_HEAD = 4
 const SPARE_ROWS = 16
 
 /**
@@ -138,7 +140,10 @@ async function walkHeads(
   const placesOf = Map.groupBy(places, (place) => requests[place]!.webhookId)
   // They have asked in one moment.
   const until = new Date(Math.max(...places.map((place) => requests[place]!.times.until.getTime())))
-  const most = ROWS_A_HEAD * placesOf.size + SPARE_ROWS
+  const most = places.reduce(
+    (sum, place) => sum + (requests[place]!.held ?? 0),
+    NEW_ROWS_A_HEAD * placesOf.size + SPARE_ROWS,
+  )
   const [walked] = await knex.raw(
     `SELECT q.webhook_id, ${columns} FROM ${QUEUE} ${join} WHERE q.webhook_id IN (?) AND q.due_at <= ?
      ORDER BY q.webhook_id, q.due_at, q.event_id LIMIT ?`,

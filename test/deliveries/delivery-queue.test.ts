@@ -145,6 +145,31 @@ test('of many lanes the heads are read in one walk: each gets what a read of its
   }
 })
 
+test('what is under way at the heads takes no room of what is new', async () => {
+  const { knex } = db.database
+  const lanes = Array.from({ length: 10 }, () => newId(AT.getTime()))
+  const copies = lanes.flatMap((webhook_id) =>
+    eventIds.slice(0, 12).map((event_id) => ({ webhook_id, event_id, due_at: AT, epoch: 1 })),
+  )
+  await knex.batchInsert('delivery_queue', copies, 1000)
+  const statements: string[] = []
+  const note = ({ sql }: { sql: string }) => statements.push(sql)
+  const times = { now: LATER, until: LATER }
+  const request = (webhookId: string, held: number) => ({ webhookId, times, after: undefined, limit: 20 + held, held })
+  try {
+    knex.on('query', note)
+    for (const held of [11, 0]) {
+      const lists = await listDueOfSeveral(knex, lanes.map((id) => request(id, held))) // prettier-ignore
+      expect(lists.map((list) => list.map(({ eventId }) => eventId))).toEqual(lanes.map(() => eventIds.slice(0, 12)))
+    }
+    // Where nobody says so, most have to be read again.
+    expect(statements.map((sql) => sql.includes('UNION'))).toEqual([false, false, true])
+  } finally {
+    knex.removeListener('query', note)
+    await knex('delivery_queue').whereIn('webhook_id', lanes).delete()
+  }
+})
+
 test('what waits for a later time is not walked over', async () => {
   const { knex } = db.database
   const lanes = Array.from({ length: 10 }, () => newId(AT.getTime()))
