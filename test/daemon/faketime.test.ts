@@ -1,10 +1,12 @@
+import { spawnSync } from 'node:child_process'
 import { afterEach, describe, expect, test } from 'vitest'
-import { findFakeTime, FakeTime } from '../../scripts/crash/fake-time.ts'
+import { FakeTime } from '../../scripts/crash/fake-time.ts'
 import { monotonicMs } from '../../src/clock.ts'
 import { FakeTimeWorld, jumpsOf, PATIENT, type FakedWebhook } from '../support/fake-time-world.ts'
 
-const library = findFakeTime()
-const WITHOUT_LIBRARY = 'skipped: libfaketime is not installed (apt-get install libfaketime)'
+const found = spawnSync('test/servers/libfaketime.sh', { encoding: 'utf8' })
+const library = found.status === 0 ? found.stdout.trim() : undefined
+const WITHOUT_LIBRARY = `skipped: no libfaketime: ${found.stderr?.trim().split('\n').at(-1)}`
 if (!library) console.log(WITHOUT_LIBRARY)
 
 const HOUR_MS = 3_600_000
