@@ -67,7 +67,7 @@ export async function listOldestDeliveries(
   return (rows as Row[]).map((row) => toPending(webhookId, row)).sort(inQueueOrder)
 }
 
-/** The same from several queues, in one statement. @returns the deliveries of each, in the order asked */
+/** The same from several queues, in one or two round trips. @returns the deliveries of each, in the order asked */
 export async function listDueOfSeveral(knex: Knex, requests: DueRequest[]): Promise<PendingDelivery[][]> {
   const rows = await listDueRows(knex, requests, COLUMNS, WITH_BODIES)
   return inLists(requests, rows, (row) => toPending(requests[row.place]!.webhookId, row))

@@ -86,15 +86,13 @@ export interface DueRow extends Row {
 
 /** As many lanes as make one walk over their heads cheaper than a part of a union for each, which the server plans one by one. */
 const FEW_HEADS = 3
-/** MariaDB turns a list of 1,000 and more into a query of its own. */
-const MOST_HEADS = 900
 /** Most have a copy or two that is new; a lane that has more takes the room of others, which are then read as if this had not been. */
 const NEW_ROWS_A_HEAD = 4
 const SPARE_ROWS = 16
 
 /**
  * @param join with the bodies, or '' for keys alone
- * @returns of all requests, in any order
+ * @returns of one request in the order of its queue, of several in any order
  */
 export async function listDueRows(
   knex: Knex,
@@ -120,22 +118,9 @@ interface Read {
 
 const isHead = ({ after, times: { now, until } }: DueRequest): boolean => !after && until <= now
 
+/** @param places of fewer than 1,000 lanes: MariaDB turns a longer list into a query of its own */
 async function listHeads(read: Read, places: number[]): Promise<DueRow[]> {
-  const rows: DueRow[] = []
-  const open: number[] = []
-  for (let from = 0; from < places.length; from += MOST_HEADS) {
-    const walk = await walkHeads(read, places.slice(from, from + MOST_HEADS))
-    rows.push(...walk.rows)
-    open.push(...walk.open)
-  }
-  return [...rows, ...(await listApart(read, open))]
-}
-
-/** @returns with the places of those lanes that it did not come to the end of */
-async function walkHeads(
-  { knex, requests, columns, join }: Read,
-  places: number[],
-): Promise<{ rows: DueRow[]; open: number[] }> {
+  const { knex, requests, columns, join } = read
   // Two may ask for the same webhook, one of them for a lane that was just lost.
   const placesOf = Map.groupBy(places, (place) => requests[place]!.webhookId)
   // They have asked in one moment.
@@ -152,6 +137,7 @@ async function walkHeads(
   const rowsOf = Map.groupBy(walked as Row[], (row) => row.webhook_id as string)
   const endedAt = walked.length < most ? undefined : (walked.at(-1).webhook_id as string)
   const rows: DueRow[] = []
+  // What the walk did not come to the end of.
   const open: number[] = []
   for (const [webhookId, asked] of placesOf) {
     const own = rowsOf.get(webhookId) ?? []
@@ -161,7 +147,7 @@ async function walkHeads(
       else rows.push(...own.slice(0, limit).flatMap((row) => (isDueBy(row, times.until) ? [{ ...row, place }] : [])))
     }
   }
-  return { rows, open }
+  return [...rows, ...(await listApart(read, open))]
 }
 
 const isDueBy = (row: Row, time: Date): boolean => (row.due_at as Date) <= time
