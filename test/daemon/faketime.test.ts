@@ -1,12 +1,13 @@
 import { spawnSync } from 'node:child_process'
 import { afterEach, describe, expect, test } from 'vitest'
-import { FakeTime } from '../../scripts/crash/fake-time.ts'
+import { findFakeTime, FakeTime } from '../../scripts/crash/fake-time.ts'
 import { monotonicMs } from '../../src/clock.ts'
 import { FakeTimeWorld, jumpsOf, PATIENT, type FakedWebhook } from '../support/fake-time-world.ts'
 
-const found = spawnSync('test/servers/libfaketime.sh', { encoding: 'utf8' })
-const library = found.status === 0 ? found.stdout.trim() : undefined
-const WITHOUT_LIBRARY = `skipped: no libfaketime: ${found.stderr?.trim().split('\n').at(-1)}`
+const own = findFakeTime()
+const fetched = own ? undefined : spawnSync('test/servers/libfaketime.sh', { encoding: 'utf8' })
+const library = own ?? (fetched?.status === 0 ? fetched.stdout.trim() : undefined)
+const WITHOUT_LIBRARY = `skipped: no libfaketime: ${fetched?.stderr?.trim().split('\n').at(-1)}`
 if (!library) console.log(WITHOUT_LIBRARY)
 
 const HOUR_MS = 3_600_000

@@ -1,18 +1,13 @@
 #!/usr/bin/env bash
-# The library that moves a process' clock, for the tests: the machine's, or its own Debian release's package, unpacked into a cache
-# folder. Needs no root. Prints the library's path.
+# The library that moves a process' clock, for tests on a machine that has none: its own Debian release's package, unpacked into a
+# cache folder. Needs no root. Prints the library's path.
 set -euo pipefail
 
 cache=${LIS_FAKETIME_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lis-faketime}
-name=libfaketimeMT.so.1
 log() { printf 'libfaketime: %s\n' "$*" >&2; }
 fail() { log "$*"; exit 1; }
 
-find_in() {
-  local library
-  for library in "$@"; do if [ -e "$library" ]; then echo "$library"; return; fi; done
-  return 1
-}
+find_library() { find "$cache/root" -name libfaketimeMT.so.1 2>/dev/null | grep -m 1 .; }
 
 # Of the machine's release: a newer one may need a newer C library than the programs that it is loaded into.
 unpack() {
@@ -33,7 +28,6 @@ unpack() {
   rm -rf "$draft"
 }
 
-find_in /usr/lib/*/faketime/$name /usr/lib/faketime/$name /usr/local/lib/faketime/$name && exit
-find_in "$cache"/root/usr/lib/*/faketime/$name && exit
+find_library && exit
 unpack
-find_in "$cache"/root/usr/lib/*/faketime/$name || fail "the package has no $name"
+find_library || fail 'the package has no libfaketimeMT.so.1'
