@@ -133,6 +133,18 @@ export async function makeLaneDue(trx: Knex.Transaction, webhookId: string, now:
 }
 
 /**
+ * Says that copies which are not recorded as ended have gone from these lanes' queues, or are due at another time: a recorder that
+ * counts on what it has read looks at each again. In the caller's transaction, before it changes the queues, which is when the lanes
+ * are locked.
+ */
+export function moveLaneNumbers(webhookIds: string[]): Statement {
+  return {
+    sql: 'UPDATE lanes FORCE INDEX (PRIMARY) SET last_seq = last_seq + 1 WHERE webhook_id IN (?) ORDER BY webhook_id',
+    values: [webhookIds],
+  }
+}
+
+/**
  * Asks the lane's owner to read the webhook's settings again; without an owner there is nobody to ask, and the next one reads
  * them fresh. The row's lock decides which: a daemon that takes the lane at this moment does so before or after the caller's
  * commit, and is asked, or reads what was committed.

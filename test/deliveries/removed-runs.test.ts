@@ -28,11 +28,15 @@ async function queue(copies: QueuedCopy[]): Promise<void> {
   ) // prettier-ignore
 }
 
-/** @returns whether it says that it has found all */
+/** @returns whether it says that it has found all; otherwise nothing goes */
 async function remove(copies: QueuedCopy[]): Promise<boolean> {
   const removal = removalOf(copies)
   if (removal.statements.length === 0) return isRemoved(removal, [])
-  return db.database.batch.transaction(async (send) => isRemoved(removal, await send([...removal.statements, COMMIT])))
+  return db.database.batch.transaction(async (send) => {
+    const isDone = isRemoved(removal, await send(removal.statements))
+    if (isDone) await send([COMMIT])
+    return isDone
+  })
 }
 
 const waiting = async () =>
@@ -48,6 +52,27 @@ test('copies that stand next to each other go in one statement, whatever the ord
   expect(removalOf(copies).statements).toHaveLength(1)
   expect(await remove(shuffled(copies))).toBe(true)
   expect(await waiting()).toEqual(new Set())
+})
+
+test('what stands without anything in between goes without a list of its ids, and what is left with one', async () => {
+  const copies = copiesOf(newId(1), 300)
+  await queue(copies)
+  // Two stretches, and in front of, between and behind them what has not ended, here and there.
+  const ended = copies.filter((_, n) => (n < 30 || n >= 270 || (n >= 130 && n < 150) ? n % 3 > 0 : true))
+  const statements = removalOf(ended).statements
+  expect(statements.map(({ sql }) => sql.includes(' IN '))).toEqual([false, false, true])
+  expect(await remove(shuffled(ended))).toBe(true)
+  expect(await waiting()).toEqual(eventIdsOf(copies.filter((copy) => !ended.includes(copy))))
+})
+
+test('it says when a copy has come in between since it was read, and nothing goes', async () => {
+  const [late, ...read] = copiesOf(newId(1), 31).toSorted((a, b) => Math.abs(a.place - 9) - Math.abs(b.place - 9))
+  await queue([late!, ...read])
+  // As it was read: without the late one.
+  const known = read.toSorted((a, b) => a.place - b.place).map((copy, n) => ({ ...copy, place: n + 1 }))
+  expect(removalOf(known).statements.map(({ values }) => values!.length)).toEqual([4])
+  expect(await remove(shuffled(known))).toBe(false)
+  expect((await waiting()).size).toBe(31)
 })
 
 test('what stands in between and has not ended stays: under way, or routed since then', async () => {
