@@ -14,7 +14,9 @@ interface EventOperation {
 
 /** What is needed of the contract here: an event's `callbacks` entry refers to its `webhooks` entry, by its name. */
 export interface ContractDocument {
-  paths: { '/client/events/subscribe': { post: { callbacks: Record<string, unknown> } } }
+  paths: { '/client/events/subscribe': { post: { callbacks: Record<string, unknown> } } } & {
+    [path: string]: { [method: string]: { operationId?: string } }
+  }
   webhooks: Record<string, { post: EventOperation }>
 }
 

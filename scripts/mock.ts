@@ -4,6 +4,7 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -60,6 +61,10 @@ async function startPrism(): Promise<{ child: ChildProcess; url: string }> {
   return { child, url }
 }
 
+function operationIdsOf({ paths }: ContractDocument): string[] {
+  return Object.values(paths).flatMap((path) => Object.values(path).flatMap(({ operationId }) => operationId ?? []))
+}
+
 async function main(): Promise<void> {
   loadEnvFile()
   const config = readConfig()
@@ -76,8 +81,10 @@ async function main(): Promise<void> {
   })
   const started = await startPrism()
   prism = started.child
-  const front = createMockFront(started.url, say, (subscription) =>
-    sendSampleEvents(contract, subscription, caFiles(), say),
+  const front = createServer(
+    await createMockFront(operationIdsOf(contract), started.url, say, (subscription) =>
+      sendSampleEvents(contract, subscription, caFiles(), say),
+    ),
   )
   prism.on('exit', (code, signal) => {
     if (stopping) return

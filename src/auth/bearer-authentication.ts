@@ -29,7 +29,7 @@ export type AuthenticateIntegrator = (req: Request) => Promise<string>
  * to V8 from the start (what a property is set to in the code is expected to stay), so that all that they know of lives until the
  * whole heap is looked through.
  */
-export function createIntegratorAuthentication(accessTokens: AccessTokens): AuthenticateIntegrator {
+export function createIntegratorAuthentication(accessTokens: Pick<AccessTokens, 'verify'>): AuthenticateIntegrator {
   const passport = new Passport()
   passport.use(
     new BearerStrategy((token, done) => {

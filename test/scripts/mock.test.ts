@@ -108,6 +108,10 @@ async function send({ path, method, headers, body }: MockRequest) {
   return answer
 }
 
+function operationOf(operationId: string): ContractOperation {
+  return contract.operations.find((operation) => operation.operationId === operationId)!
+}
+
 function examplesOf(operation: ContractOperation, status: number): unknown[] {
   const content = operation.responses[status]?.content?.['application/json'] as
     { examples: Record<string, { value: unknown }> } | undefined
@@ -134,7 +138,7 @@ describe('every operation', () => {
     } else if ((operation as RequestSide).requestBody?.required) {
       const { status, body } = await send({ ...valid, body: {} })
       expect({ status, code: body.error.code }).toEqual({ status: 400, code: 'invalid_request' })
-      expect(body.error.fields[0].message).toBe('is required')
+      expect(body.error.fields).toContainEqual(expect.objectContaining({ message: 'is required' }))
     }
     if (!operation.needsToken) return
     const { status, body } = await send({ ...valid, headers: { 'content-type': 'application/json' } })
@@ -143,9 +147,9 @@ describe('every operation', () => {
 })
 
 describe('as in the service,', () => {
-  const labs = validRequest(contract.operations.find(({ operationId }) => operationId === 'listLabs')!)
-  const reports = validRequest(contract.operations.find(({ operationId }) => operationId === 'listPatientReports')!)
-  const entry = validRequest(contract.operations.find(({ operationId }) => operationId === 'createEntry')!)
+  const labs = validRequest(operationOf('listLabs'))
+  const reports = validRequest(operationOf('listPatientReports'))
+  const entry = validRequest(operationOf('createEntry'))
 
   test.each(['Basic abc', 'x', 'Token t', 'Bearer', ''])('%j is no access token', async (authorization) => {
     const answer = await send({ ...labs, headers: { authorization } })
@@ -163,10 +167,72 @@ describe('as in the service,', () => {
   test.each([19.99, 1.15, 0.29, 8.2, 4.35, 9999999999.99])('%d is an amount', async (totalAmount) => {
     expect(await send({ ...entry, body: { ...entry.body, totalAmount } })).toMatchObject({ status: 200 })
   })
+
+  test.each([
+    [{ totalAmount: 1.005 }, 'totalAmount must have at most two decimals'],
+    [{ age: -1 }, 'age must be at least 0'],
+    [{ phase: 'lad' }, 'phase must be one of lead, booking'],
+  ])('%j is refused in its words', async (fault, details) => {
+    const answer = await send({ ...entry, body: { ...entry.body, ...fault } })
+    expect(answer).toMatchObject({ status: 400, body: { error: { code: 'invalid_request', details } } })
+  })
+
+  const wire = async (method: string, path: string, headers: Record<string, string>, body?: string) => {
+    const sent = {
+      method,
+      headers: { authorization: 'Bearer any', ...headers },
+      ...(body === undefined ? {} : { body }),
+    }
+    const response = await fetch(`${baseUrl}${path}`, sent)
+    const answer = {
+      status: response.status,
+      headers: Object.fromEntries(response.headers),
+      body: await response.json(),
+    }
+    contract.check(method, path.split('?')[0]!, answer)
+    return answer
+  }
+  const create = '/client/crm/lead/create'
+  const json = { 'content-type': 'application/json' }
+  const text = JSON.stringify(entry.body)
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000)
+  const webhookId = String(
+    parametersOf(operationOf('deleteWebhook')).find(({ in: place }) => place === 'path')!.example,
+  )
+
+  test.each<[string, number, string, string, Record<string, string>, string?]>([
+    ['a malformed % in an id, which may be any', 200, 'DELETE', '/client/events/deleteEvent/%zz?labID=any', {}],
+    ['another charset', 415, 'POST', create, { 'content-type': 'application/json; charset=utf-16' }, text],
+    ['an unknown charset', 415, 'POST', create, { 'content-type': 'application/json; charset=foo' }, text],
+    ['a type that JSON is only a part of', 415, 'POST', create, { 'content-type': 'application/vnd.api+json' }, text],
+    ['a body without end', 400, 'POST', create, json, `{"x": ${deep}}`],
+    ['a body that is no object', 400, 'POST', `/client/events/rotateSecret/${webhookId}`, json, 'null'],
+    ['an empty key', 400, 'POST', create, { ...json, 'idempotency-key': '' }, text],
+    ['an empty party', 400, 'GET', '/client/crm/tests?branchID=any&corporateUser=', {}],
+    ['a limit that is no number', 400, 'GET', '/client/events/deliveries?labID=any&limit=1e1', {}],
+    ['an empty limit', 400, 'GET', '/client/events/deliveries?labID=any&limit=', {}],
+    ['a body where none is asked for', 200, 'DELETE', `/client/events/deleteEvent/${webhookId}?labID=any`, json, '{}'],
+    ['a byte order mark', 200, 'POST', create, json, `\ufeff${text}`],
+    ['another language than JSON asked for', 200, 'GET', '/client/labs', { accept: 'text/html' }],
+  ])('%s: %d', async (_what, status, method, path, headers, body) => {
+    expect((await wire(method, path, headers, body)).status).toBe(status)
+    // And the mock goes on.
+    expect((await wire('GET', '/client/labs', {})).status).toBe(200)
+  })
 })
 
+test.each(['code=abc', 'code=499', 'example=%zz', 'example=nothing', '=', 'x'.repeat(5000)])(
+  'Prefer: %s',
+  async (prefer) => {
+    const headers = { authorization: 'Bearer any', prefer }
+    const { status } = await fetch(`${baseUrl}/client/labs`, { headers })
+    expect([200, 400]).toContain(status)
+    expect(await send({ ...validRequest(operationOf('listLabs')) })).toMatchObject({ status: 200 })
+  },
+)
+
 describe('a subscribe', () => {
-  const subscribe = contract.operations.find(({ operationId }) => operationId === 'subscribeWebhook')!
+  const subscribe = operationOf('subscribeWebhook')
   const allEvents = Object.keys(contract.document.webhooks as object)
 
   test('brings one signed sample of each of its events to a real HTTPS endpoint', async () => {
@@ -216,13 +282,13 @@ describe('what Prism alone would get wrong', () => {
   })
 
   test('a body over 256 KB is refused', async () => {
-    const token = contract.operations.find(({ operationId }) => operationId === 'issueToken')!
+    const token = operationOf('issueToken')
     const answer = await send({ ...validRequest(token), body: { clientID: 'x'.repeat(300_000) } })
     expect(answer.status).toBe(413)
   })
 
   test('Prefer chooses another documented answer', async () => {
-    const entry = validRequest(contract.operations.find(({ operationId }) => operationId === 'createEntry')!)
+    const entry = validRequest(operationOf('createEntry'))
     const answer = await send({ ...entry, headers: { ...entry.headers, prefer: 'code=409' } })
     expect(answer).toMatchObject({ status: 409, body: { error: { code: 'duplicate_entry' } } })
   })
