@@ -31,13 +31,13 @@ export interface EventWindow {
 }
 
 /**
- * The events of a window that are about these records, or are messages by hand to the contact.
+ * The events of a window that are about these records, or are messages by hand to them.
  * @returns `last`: where the next window begins; undefined: there are no more
  */
 export async function listEventsOfSubject(
   knex: Knex,
   erasureId: string,
-  recipient: { contact: string | null; isTheirs: (name: string) => boolean },
+  isTheirs: (recipient: { contact: string; name: string }) => boolean,
   { labId, after, limit }: EventWindow,
 ): Promise<{ ids: string[]; last: string | undefined }> {
   const [rows] = await knex.raw(
@@ -53,7 +53,7 @@ export async function listEventsOfSubject(
   const bodies = byHand.length === 0 ? [] : await knex('event_bodies').whereIn('event_id', byHand)
   for (const { event_id: id, body } of bodies) {
     const to = JSON.parse(body.toString('utf8')).data?.message?.recipient
-    if (to && to.contact === recipient.contact && recipient.isTheirs(to.name)) ids.push(id)
+    if (to && isTheirs(to)) ids.push(id)
   }
   return { ids, last: found.length < limit ? undefined : found.at(-1)!.id }
 }

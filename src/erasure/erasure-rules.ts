@@ -18,6 +18,8 @@ export interface ErasureSubject {
   leadIds: string[]
   preBookingIds: string[]
   billIds: string[]
+  /** Patients who have gone with the last that was kept of them, whoever was named: found as it goes along. */
+  people: { contact: string; name: string }[]
 }
 
 /** In this order; each is done in steps, and a crash goes on with the step that was not committed. */
@@ -71,6 +73,7 @@ export function subjectOf(body: ErasureRequest): ErasureSubject {
     leadIds: body.leadIds ?? [],
     preBookingIds: body.preBookingIds ?? [],
     billIds: body.billIds ?? [],
+    people: [],
   }
   const named = [subject.contact, subject.email, subject.patientId].some((value) => value !== null)
   const listed = [subject.leadIds, subject.preBookingIds, subject.billIds].some((ids) => ids.length > 0)
@@ -91,6 +94,17 @@ export function isOfSubject({ name }: ErasureSubject, ...parts: (string | null)[
   return name === null || tidy(parts.filter(Boolean).join(' ')) === name
 }
 
+/** Whether a message by hand is for the subject, or for a patient who has gone with it. */
+export function isForSubject(subject: ErasureSubject, to: { contact: string; name: string }): boolean {
+  if (to.contact === subject.contact && isOfSubject(subject, to.name)) return true
+  return subject.people.some(({ contact, name }) => contact === to.contact && tidy(name) === tidy(to.name))
+}
+
+/** Whose logins may end with them. */
+export function contactsOf({ contact, people }: ErasureSubject): Set<string> {
+  return new Set([...(contact === null ? [] : [contact]), ...people.map((person) => person.contact)])
+}
+
 export function tidy(text: string | null | undefined): string {
   return (text ?? '').trim().toLowerCase()
 }
@@ -106,6 +120,10 @@ export function remainsOf({ logRetentionDays }: RetentionDays): Schemas['Erasure
     {
       what: 'entries, pre-bookings, bills and reports without the person',
       why: 'amounts, times, states, parties and items of the catalogue, for the accounts; nothing tells whose they were',
+    },
+    {
+      what: 'patients of whom other bills or reports are kept, with their logins',
+      why: 'those need them; name the patient or the contact to erase all that is theirs',
     },
     {
       what: 'delivery log: events and deliveries without body and answer',

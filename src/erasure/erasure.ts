@@ -18,7 +18,7 @@ import {
   listUnsettled,
   settleEvents,
 } from './erased-events-repository.ts'
-import { isOfSubject, PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
+import { contactsOf, isForSubject, PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
 import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
 import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
 import {
@@ -32,6 +32,7 @@ import {
   listEntriesOfContact,
   listEntriesOfEmail,
   listBillsOfContact,
+  listLeftOver,
   lockPatientsOf,
   lockTogether,
   type RecordIds,
@@ -59,14 +60,14 @@ export async function stepErasure(deps: ErasureDeps, erasureId: string): Promise
     const erasure = await claimErasure(trx, deps.keys, erasureId)
     if (!erasure) return 'ended'
     const now = deps.clock.now()
-    if (erasure.phase === 'copies') return settle(trx, erasure, now)
+    if (erasure.phase === 'copies') return settle(trx, deps, erasure, now)
     const isDone = await STEPS[erasure.phase](trx, { erasure, deps, now })
     if (isDone) {
       erasure.phase = PHASES[PHASES.indexOf(erasure.phase) + 1]!
       erasure.labId = null
       erasure.position = null
     }
-    await recordStep(trx, erasure, now)
+    await recordStep(trx, deps.keys, erasure, now)
     return 'more'
   })
 }
@@ -140,13 +141,14 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
 
   async login(trx, { erasure, deps, now }) {
     const { accountId, subject } = erasure
-    if (subject!.contact === null) return true
-    const isShared = await hasOthers(trx, accountId, subject!.contact)
-    const owner = { accountId, contact: subject!.contact, isShared }
-    count(erasure, {
-      logins: await eraseLogin(trx, deps.keys, owner, now),
-      textMessages: isShared ? 0 : await eraseTextMessages(trx, deps.keys, owner),
-    })
+    for (const contact of contactsOf(subject!)) {
+      const isShared = await hasOthers(trx, accountId, contact)
+      const owner = { accountId, contact, isShared }
+      count(erasure, {
+        logins: await eraseLogin(trx, deps.keys, owner, now),
+        textMessages: isShared ? 0 : await eraseTextMessages(trx, deps.keys, owner),
+      })
+    }
     return true
   },
 
@@ -155,9 +157,8 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
     const labIds = await listLabIds(trx, accountId)
     const labId = erasure.labId ?? labIds[0]
     if (labId === undefined) return true
-    const recipient = { contact: subject!.contact, isTheirs: (name: string) => isOfSubject(subject!, name) }
     const window = { labId, after: erasure.position ?? '', limit: WINDOW_ROWS }
-    const { ids, last } = await listEventsOfSubject(trx, id, recipient, window)
+    const { ids, last } = await listEventsOfSubject(trx, id, (recipient) => isForSubject(subject!, recipient), window)
     const { events, messages, answers } = await eraseEvents(trx, id, ids, now)
     count(erasure, { events, messages, storedAnswers: answers })
     erasure.labId = last === undefined ? (labIds.find((other) => other > labId) ?? null) : labId
@@ -167,7 +168,7 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
 }
 
 /** What waits is discarded; with the last copy goes the last trace. */
-async function settle(trx: Knex.Transaction, erasure: Erasure, now: Date): Promise<StepOutcome> {
+async function settle(trx: Knex.Transaction, { keys }: ErasureDeps, erasure: Erasure, now: Date): Promise<StepOutcome> {
   const eventIds = await listUnsettled(trx, erasure.id, COPIES_AT_A_TIME)
   if (eventIds.length === 0) {
     await recordErasureEnd(trx, erasure.id, now)
@@ -176,7 +177,7 @@ async function settle(trx: Knex.Transaction, erasure: Erasure, now: Date): Promi
   const discardedCopies = await discardCopies(trx, eventIds, now)
   const { settled, answers } = await settleEvents(trx, eventIds, now)
   count(erasure, { discardedCopies, storedAnswers: answers })
-  await recordStep(trx, erasure, now)
+  await recordStep(trx, keys, erasure, now)
   return settled > 0 || discardedCopies > 0 ? 'more' : 'waiting'
 }
 
@@ -186,8 +187,8 @@ async function eraseRecords(
   { erasure, deps, now }: StepContext,
   seeds: RecordIds,
 ): Promise<void> {
-  const { id, accountId } = erasure
-  const { entries, preBookings, bills } = await lockTogether(trx, accountId, seeds)
+  const { id, accountId, subject } = erasure
+  const { entries, preBookings, bills, patients } = await lockTogether(trx, accountId, seeds)
   const { items, guards } = await eraseEntries(trx, accountId, entries, now)
   await erasePreBookings(trx, preBookings, now)
   const { reportIds, fileIds } = await eraseBills(trx, bills, now)
@@ -196,7 +197,14 @@ async function eraseRecords(
   await insertErasedRecords(trx, id, 'bill', bills)
   await insertErasedRecords(trx, id, 'report', reportIds)
   await removeFiles(deps, fileIds)
+  const leftOver = await listLeftOver(trx, patients)
+  const leftIds = leftOver.map((patient) => patient.id)
+  await insertErasedRecords(trx, id, 'patient', leftIds)
+  await deletePatients(trx, leftIds)
+  // Named by nobody maybe: their login and the messages to them come later.
+  subject!.people.push(...leftOver.map(({ contact, name }) => ({ contact, name })))
   count(erasure, {
+    patients: leftIds.length,
     entries: entries.length,
     entryItems: items,
     dayGuards: guards,

@@ -4,7 +4,7 @@
 import type { Knex } from 'knex'
 import { seal, unseal, type Keys } from '../crypto.ts'
 import { isIdShaped } from '../ids.ts'
-import { NO_COUNTS, type Erasure, type ErasureCounts } from './erasure-rules.ts'
+import { NO_COUNTS, type Erasure, type ErasureCounts, type ErasureSubject } from './erasure-rules.ts'
 
 const sealName = (erasureId: string) => `erasure:${erasureId}`
 
@@ -14,7 +14,7 @@ export async function insertErasure(trx: Knex.Transaction, keys: Keys, erasure: 
     account_id: erasure.accountId,
     state: erasure.state,
     phase: erasure.phase,
-    subject: seal(keys, Buffer.from(JSON.stringify(erasure.subject)), sealName(erasure.id)),
+    subject: sealSubject(keys, erasure),
     counts: JSON.stringify(erasure.counts),
     created_at: erasure.createdAt,
     updated_at: erasure.updatedAt,
@@ -47,13 +47,14 @@ export async function claimErasure(trx: Knex.Transaction, keys: Keys, erasureId:
 }
 
 /** What a step has added, in the transaction of what it did: a crash loses both or neither. */
-export async function recordStep(trx: Knex.Transaction, erasure: Erasure, now: Date): Promise<void> {
+export async function recordStep(trx: Knex.Transaction, keys: Keys, erasure: Erasure, now: Date): Promise<void> {
   await trx('erasures')
     .where({ id: erasure.id })
     .update({
       phase: erasure.phase,
       lab_id: erasure.labId,
       position: erasure.position,
+      subject: sealSubject(keys, erasure),
       counts: JSON.stringify(erasure.counts),
       updated_at: now,
     })
@@ -90,6 +91,15 @@ export async function listErasedRecords(knex: Knex, accountId: string, recordIds
   return new Set(rows.map((row) => row.record_id))
 }
 
+function sealSubject(keys: Keys, { id, subject }: Erasure): Buffer {
+  return seal(keys, Buffer.from(JSON.stringify(subject)), sealName(id))
+}
+
+function openSubject(keys: Keys, erasureId: string, sealed: Buffer): ErasureSubject {
+  // One that an earlier version has written knows of no people.
+  return { people: [], ...JSON.parse(unseal(keys, sealed, sealName(erasureId)).toString('utf8')) }
+}
+
 function toErasure(row: Record<string, any>, keys: Keys): Erasure {
   return {
     id: row.id,
@@ -98,7 +108,7 @@ function toErasure(row: Record<string, any>, keys: Keys): Erasure {
     phase: row.phase,
     labId: row.lab_id,
     position: row.position,
-    subject: row.subject && JSON.parse(unseal(keys, row.subject, sealName(row.id)).toString('utf8')),
+    subject: row.subject && openSubject(keys, row.id, row.subject),
     counts: { ...NO_COUNTS, ...JSON.parse(row.counts) } as ErasureCounts,
     createdAt: row.created_at,
     updatedAt: row.updated_at,

@@ -14,6 +14,11 @@ export interface RecordIds {
   bills: string[]
 }
 
+/** Locked, with the patients of the bills. */
+export interface RecordsTogether extends RecordIds {
+  patients: string[]
+}
+
 const DAY_MS = 86_400_000
 
 /** Entries with the contact behind `after`; only those of the name, where there is one. */
@@ -80,10 +85,14 @@ export async function listBillsOfContact(
 }
 
 /**
- * Locks the records and all that was made of them: entry, pre-booking, bill, each by id, as everybody does. What is read behind
+ * Locks the records and all that was made of them: entry, pre-booking, patient, bill, each by id, as everybody does. What is read behind
  * a lock is what whoever had it before has committed.
  */
-export async function lockTogether(trx: Knex.Transaction, accountId: string, seeds: RecordIds): Promise<RecordIds> {
+export async function lockTogether(
+  trx: Knex.Transaction,
+  accountId: string,
+  seeds: RecordIds,
+): Promise<RecordsTogether> {
   const known = await readTogether(trx, accountId, seeds)
   const lock = async (table: string, ids: string[]): Promise<string[]> =>
     ids.length === 0
@@ -92,12 +101,15 @@ export async function lockTogether(trx: Knex.Transaction, accountId: string, see
   const entries = await lock('entries', known.entries)
   const preBookings = await lock('pre_bookings', known.preBookings)
   // A bill that was made of them until now is seen here, and no further one can come.
-  const bills = await lock('bills', (await readTogether(trx, accountId, { ...known, entries, preBookings })).bills)
-  return { entries, preBookings, bills }
+  const made = await readTogether(trx, accountId, { ...known, entries, preBookings })
+  const patients = await lock('patients', made.patients)
+  const bills = await lock('bills', made.bills)
+  return { entries, preBookings, bills, patients }
 }
 
 /** Of an entry all its bills, of a bill what it was made of. */
-async function readTogether(trx: Knex.Transaction, accountId: string, seeds: RecordIds): Promise<RecordIds> {
+async function readTogether(trx: Knex.Transaction, accountId: string, seeds: RecordIds): Promise<RecordsTogether> {
+  const patients = new Set<string>()
   const [entries, preBookings, bills] = [seeds.entries, seeds.preBookings, seeds.bills].map((ids) => new Set(ids))
   // Twice: a deleted bill of the same entry is found through the entry of the one that was named.
   for (let round = 0; round < 2; round++) {
@@ -110,9 +122,10 @@ async function readTogether(trx: Knex.Transaction, accountId: string, seeds: Rec
       bills!.add(row.id)
       if (row.entry_id !== null) entries!.add(row.entry_id)
       if (row.pre_booking_id !== null) preBookings!.add(row.pre_booking_id)
+      if (row.patient_id !== null) patients.add(row.patient_id)
     }
   }
-  return { entries: [...entries!], preBookings: [...preBookings!], bills: [...bills!] }
+  return { entries: [...entries!], preBookings: [...preBookings!], bills: [...bills!], patients: [...patients] }
 }
 
 async function billsWhere(trx: Knex.Transaction, accountId: string, column: string, ids: Set<string>) {
@@ -120,7 +133,7 @@ async function billsWhere(trx: Knex.Transaction, accountId: string, column: stri
   return trx('bills')
     .where({ account_id: accountId })
     .whereIn(column, [...ids])
-    .select('id', 'entry_id', 'pre_booking_id')
+    .select('id', 'entry_id', 'pre_booking_id', 'patient_id')
 }
 
 /** Bills of these patients. */
@@ -269,6 +282,24 @@ export async function deleteReportsOfPatients(
     .pluck('id')
   await trx('reports').whereIn('id', ids).delete()
   return ids
+}
+
+/**
+ * Of locked patients, whose bills have been erased, those of whom nothing else is kept: no bill, no report from before bills. Whoever
+ * makes a bill of one waits for the lock.
+ */
+export async function listLeftOver(
+  trx: Knex.Transaction,
+  ids: string[],
+): Promise<{ id: string; contact: string; name: string }[]> {
+  if (ids.length === 0) return []
+  const kept = new Set<string>()
+  for (const table of ['bills', 'reports']) {
+    for (const id of await trx(table).whereIn('patient_id', ids).distinct('patient_id').pluck('patient_id'))
+      kept.add(id)
+  }
+  const left = ids.filter((id) => !kept.has(id))
+  return trx('patients').whereIn('id', left).orderBy('id').select('id', 'contact', 'name')
 }
 
 export async function deletePatients(trx: Knex.Transaction, ids: string[]): Promise<void> {

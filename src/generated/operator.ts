@@ -900,6 +900,7 @@ export interface paths {
          *     - Amounts, times and states stay, for the accounts; names become `Erased`. Cancel what is still open before.
          *     - Events stay in the delivery log without body and answers. Copies that wait are discarded, messages that wait are sent to nobody, and no event of the patient is sent again: redelivery is refused like that of an event whose body is not kept any more. A request that was under way may still end.
          *     - It goes on in the background where the answer says `running`, also after a crash. It is `completed` when no copy waits with any daemon any more.
+         *     - A patient of an erased bill, whoever was named, goes as well where no other bill or report needs them, with login and messages; otherwise they stay until they or their contact are named.
          *     - Who comes again with the same contact afterwards is a new patient. An erasure of what is gone erases nothing.
          */
         post: operations["startErasure"];

@@ -1,0 +1,132 @@
+/**
+ * A patient is made by the first bill, under the contact that the bill has. Whoever is named by something else than that contact goes
+ * with the last that was kept of them: row, login and messages, or stays as long as another record needs them.
+ */
+import { describe, expect, test } from 'vitest'
+import { done } from '../staff/staff-world.ts'
+import { newContact } from '../support/builders.ts'
+import { erasureWorld, type Person } from './erasure-world.ts'
+
+const own = erasureWorld()
+
+let people = 0
+
+/** With a login, a message that was written to them by hand, and of records what `make` makes of them. */
+async function personWith(make: (person: Person) => Promise<object>): Promise<{ person: Person; order: object }> {
+  const { staff } = own
+  const mark = `Zq${String.fromCharCode(97 + people++).repeat(3)}nirupama`
+  const contact = newContact()
+  const person: Person = { mark, contact, email: `${mark}@example.in`, patientToken: '', preBookingId: '' }
+  const order = await make(person)
+  const byHand = { labID: staff.lab.id, type: 'quotation.send', template: 'camp', text: `Dear ${mark}` }
+  done(await staff.post('/messages', { ...byHand, recipient: { contact, name: `${mark} Last` } }))
+  person.patientToken = await own.logIn(contact)
+  expect((await own.reportsOf(person)).status).toBe(200)
+  return { person, order }
+}
+
+const nameOf = ({ mark }: Person) => ({ first_name: mark, last_name: 'Last' })
+const when = { bookingType: 'Home Collection', scheduledAt: '2027-11-22T07:30:00' }
+
+async function billedBooking(person: Person, fields: object = {}): Promise<{ leadId: string; billId: string }> {
+  const { staff } = own
+  const { contact, email } = person
+  const tests = { unmappedTests: [{ name: `${person.mark} test` }] }
+  const leadId = await staff.createEntry({ ...nameOf(person), contact, email, ...tests, ...fields })
+  done(await staff.post(`/entries/${leadId}/convert`, when))
+  done(await staff.post(`/bookings/${leadId}/assign-phlebotomist`, { phlebotomistId: staff.phlebotomistId }))
+  for (const step of ['arrive', 'collect-sample', 'submit-sample'])
+    done(await staff.post(`/bookings/${leadId}/${step}`))
+  const { billId } = done(await staff.post(`/bookings/${leadId}/bill`))
+  return { leadId, billId }
+}
+
+const directBill = (person: Person, fields: object = {}) =>
+  own.staff
+    .post('/bills', {
+      ...{ labID: own.staff.lab.id, firstName: person.mark, lastName: 'Last', contact: person.contact },
+      tests: [{ test: own.staff.test.id }],
+      ...fields,
+    })
+    .then(done)
+
+async function billedPreBooking(person: Person): Promise<string> {
+  const { staff } = own
+  const details = { ...nameOf(person), gender: 'female', age: 77, age_type: 'year' }
+  const preBookingId = await staff.preBook({
+    patient_details: details,
+    integrator_id: person.mark,
+    barCode: person.mark,
+  })
+  done(await staff.post(`/pre-bookings/${preBookingId}/bill`, { contact: person.contact }))
+  return preBookingId
+}
+
+const moveTo = async (patientId: string, contact: string) => {
+  const path = `/operator/accounts/${own.staff.account.id}/patients/${patientId}`
+  done(await own.app.call('PATCH', path, { token: own.staff.staffKey, body: { contact } }))
+}
+
+describe('a patient goes with the last that was kept of them, named by', () => {
+  test.each<[string, (person: Person) => Promise<object>]>([
+    ['the e-mail', async (person) => (await billedBooking(person), { email: person.email })],
+    ['the booking', async (person) => ({ leadIds: [(await billedBooking(person)).leadId] })],
+    ['the bill of a booking', async (person) => ({ billIds: [(await billedBooking(person)).billId] })],
+    ['a bill without a booking', async (person) => ({ billIds: [(await directBill(person)).billId] })],
+    ['a pre-booking', async (person) => ({ preBookingIds: [await billedPreBooking(person)] })],
+    [
+      'the contact that they had before',
+      async (person) => {
+        const before = newContact()
+        await moveTo((await directBill(person, { contact: before })).patientId, person.contact)
+        return { contact: before }
+      },
+    ],
+  ])('%s', async (_what, make) => {
+    const { person, order } = await personWith(make)
+    await own.everythingTried()
+    await own.daemon.stop()
+    const { state, erased } = done(await own.order(order))
+    expect(state).toBe('completed')
+    expect(erased).toMatchObject({ patients: 1, logins: 1, textMessages: 1, bills: 1 })
+    expect(await own.tracesOf(person)).toEqual([])
+    expect((await own.reportsOf(person)).status).toBe(401)
+    await own.startDaemon()
+  })
+})
+
+test('a patient stays, with the login, as long as another bill needs them', async () => {
+  const { person, order } = await personWith(async (one) => {
+    const { billId } = await directBill(one)
+    await directBill(one)
+    return { billIds: [billId] }
+  })
+  const report = done(await own.order(order))
+  expect(report.erased).toMatchObject({ bills: 1, patients: 0, logins: 0, textMessages: 0 })
+  expect(report.remains.map(({ what }: { what: string }) => what)).toContainEqual(expect.stringMatching(/^patients of/))
+  const { contact } = person
+  expect(await own.app.database.knex('patients').where({ contact }).pluck('name')).toEqual([`${person.mark} Last`])
+  expect((await own.reportsOf(person)).status).toBe(200)
+  expect(done(await own.order({ contact })).erased).toMatchObject({ bills: 1, patients: 1, logins: 1 })
+  expect((await own.reportsOf(person)).status).toBe(401)
+})
+
+test('a login that somebody else has as well stays, and begins anew', async () => {
+  let others = 0
+  const { person, order } = await personWith(async (one) => {
+    const { billId } = await directBill(one)
+    await directBill(one, { firstName: 'Ravi', lastName: 'Other' })
+    others = await own.app.database
+      .knex('patients')
+      .where({ contact: one.contact })
+      .pluck('id')
+      .then((ids) => ids.length)
+    return { billIds: [billId] }
+  })
+  expect(others).toBe(2)
+  expect(done(await own.order(order)).erased).toMatchObject({ patients: 1, logins: 1, textMessages: 0 })
+  const { contact } = person
+  expect(await own.app.database.knex('patients').where({ contact }).pluck('name')).toEqual(['Ravi Other'])
+  person.patientToken = await own.logIn(contact)
+  expect((await own.reportsOf(person)).status).toBe(200)
+})
