@@ -244,7 +244,7 @@ const READ = (webhook: string) =>
 /** The first statement of recording: of a webhook that is known as healthy, its lane's. */
 const JUDGE = (webhook: string) =>
   new RegExp(
-    `FROM webhooks\\s+WHERE id IN[^]*'${webhook}'[^]*FOR UPDATE|INSERT INTO lanes \\(webhook_id, last_seq\\)[^]*'${webhook}'`,
+    `FROM webhooks\\s+WHERE id IN[^]*'${webhook}'[^]*FOR UPDATE|INSERT INTO lanes \\(webhook_id, last_seq[^]*'${webhook}'`,
   )
 /** Its id may stand in the middle of a text. */
 const RECORD = (webhook: string) => new RegExp(`INSERT INTO (deliveries|earlier_attempts)[^]*${webhook}`)

@@ -42,7 +42,7 @@ export const LANE_CHECKS: SqlCheck[] = [
           WHERE a.last > l.last_seq`,
     subject: ['webhook_id'],
     sentence: ({ webhook_id, last_seq, last }) =>
-      `the lane of ${webhook_id} stands at attempt ${last_seq}, but ${last} is recorded`,
+      `the lane of ${webhook_id} counts ${last_seq} attempts, ${last} are recorded`,
   },
   {
     check: 'lane_epoch_ahead',

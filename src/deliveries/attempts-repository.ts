@@ -117,7 +117,7 @@ async function recordAll(
       },
       {
         // By the primary key: by its owner a lane is found among all of this daemon's, and each would be locked.
-        sql: `SELECT webhook_id, last_seq FROM lanes FORCE INDEX (PRIMARY)
+        sql: `SELECT webhook_id, last_seq, queue_moves FROM lanes FORCE INDEX (PRIMARY)
               WHERE webhook_id IN (?) AND owner = ? ORDER BY webhook_id FOR UPDATE`,
         values: [webhookIds, token],
       },
@@ -168,18 +168,25 @@ const keyOf = ({ webhookId, eventId, n }: AttemptResult) => `${webhookId} ${even
 const keyOfRow = (row: BatchResult[number]) => `${row.webhook_id} ${row.event_id} ${row.n}`
 
 function readLanes(webhooks: BatchResult, lanes: BatchResult): Map<string, LaneRecord> {
-  const seqs = new Map(lanes.map((row) => [row.webhook_id as string, Number(row.last_seq)]))
+  const rowsOfLanes = new Map(lanes.map((row) => [row.webhook_id as string, row]))
   const records = new Map<string, LaneRecord>()
   for (const row of webhooks) {
-    const seq = seqs.get(row.id)
-    if (seq === undefined) continue
+    const lane = rowsOfLanes.get(row.id)
+    if (!lane) continue
     const health: WebhookHealth = {
       firstFailureAt: row.first_failure_at,
       failedAttempts: row.failed_attempts,
       lastError: row.last_error,
       warnedAt: row.warned_at,
     }
-    records.set(row.id, { webhookId: row.id, state: row.state, epoch: row.epoch, health, seq })
+    records.set(row.id, {
+      webhookId: row.id,
+      state: row.state,
+      epoch: row.epoch,
+      health,
+      seq: Number(lane.last_seq),
+      moves: lane.queue_moves,
+    })
   }
   return records
 }

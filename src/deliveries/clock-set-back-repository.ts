@@ -4,7 +4,7 @@
  */
 import type { Knex } from 'knex'
 import { COMMIT, type BatchPool, type Send } from '../../db/batch.ts'
-import { moveLaneNumbers } from './lanes-repository.ts'
+import { queueMovedStatement } from './lanes-repository.ts'
 
 /**
  * The row, beside the purge's, that keeps the latest time which the database's clock has shown: a daemon that comes up after
@@ -103,7 +103,7 @@ async function moveDeliveries(send: Send, move: Move): Promise<number> {
         sql: 'SELECT webhook_id, due_at FROM lanes FORCE INDEX (PRIMARY) WHERE webhook_id IN (?) ORDER BY webhook_id FOR UPDATE',
         values: [some],
       },
-      moveLaneNumbers(some),
+      queueMovedStatement(some),
     ])
     for (const id of some) moved += await moveQueue(send, id, move)
     await send([

@@ -15,6 +15,7 @@ const MOST_ATTEMPTS = 1000
 interface KnownLane {
   token: string
   seq: number
+  moves: number
   healthy: boolean
 }
 
@@ -32,15 +33,15 @@ export class KnownLanes {
       const known = this.#lanes.get(webhookId)
       if (!ok || !known?.healthy || known.token !== token) return undefined
       if (!lanes.has(webhookId))
-        lanes.set(webhookId, { webhookId, state: 'active', epoch, health: HEALTHY, seq: known.seq })
+        lanes.set(webhookId, { webhookId, state: 'active', epoch, health: HEALTHY, seq: known.seq, moves: known.moves })
     }
     return lanes
   }
 
   learn(token: string, lanes: Iterable<LaneRecord>): void {
     if (this.#lanes.size > MOST_LANES) this.#lanes.clear()
-    for (const { webhookId, seq, health } of lanes) {
-      this.#lanes.set(webhookId, { token, seq, healthy: health.firstFailureAt === null })
+    for (const { webhookId, seq, moves, health } of lanes) {
+      this.#lanes.set(webhookId, { token, seq, moves, healthy: health.firstFailureAt === null })
     }
   }
 
@@ -51,17 +52,18 @@ export class KnownLanes {
 
 /**
  * Locks the lanes, in order of their ids, and moves their numbers on: of those alone that are this owner's and stand where they
- * are known to stand. One statement where locking, reading and writing would be three. A value is the number known, a thousand
- * times, and how far it moves.
+ * are known to stand, with queues that nobody else has changed. One statement where locking, reading and writing would be three. A
+ * value is the number known, a thousand times, and how far it moves.
  */
 export function moveStatement(token: string, before: Map<string, LaneRecord>, results: AttemptResult[]): Statement {
   const moves = new Map<string, number>()
   for (const { webhookId } of results) moves.set(webhookId, (moves.get(webhookId) ?? 0) + 1)
   const rows = [...moves].sort(([a], [b]) => (a < b ? -1 : 1))
   return {
-    sql: `INSERT INTO lanes (webhook_id, last_seq) VALUES ? ON DUPLICATE KEY UPDATE last_seq =
-          IF(owner = ? AND last_seq = VALUES(last_seq) DIV ${MOST_ATTEMPTS}, last_seq + VALUES(last_seq) MOD ${MOST_ATTEMPTS}, last_seq)`,
-    values: [rows.map(([id, move]) => [id, before.get(id)!.seq * MOST_ATTEMPTS + move]), token],
+    sql: `INSERT INTO lanes (webhook_id, last_seq, queue_moves) VALUES ? ON DUPLICATE KEY UPDATE last_seq =
+          IF(owner = ? AND last_seq = VALUES(last_seq) DIV ${MOST_ATTEMPTS} AND queue_moves = VALUES(queue_moves),
+             last_seq + VALUES(last_seq) MOD ${MOST_ATTEMPTS}, last_seq)`,
+    values: [rows.map(([id, by]) => [id, before.get(id)!.seq * MOST_ATTEMPTS + by, before.get(id)!.moves]), token],
   }
 }
 

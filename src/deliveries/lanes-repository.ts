@@ -133,13 +133,12 @@ export async function makeLaneDue(trx: Knex.Transaction, webhookId: string, now:
 }
 
 /**
- * Says that copies which are not recorded as ended have gone from these lanes' queues, or are due at another time: a recorder that
- * counts on what it has read looks at each again. In the caller's transaction, before it changes the queues, which is when the lanes
- * are locked.
+ * Says that copies which are not recorded as ended go from these lanes' queues, or are due at another time: a recorder that counts on
+ * what it has read looks at each again. In the transaction that changes the queues, and before it does: the lanes' locks come first.
  */
-export function moveLaneNumbers(webhookIds: string[]): Statement {
+export function queueMovedStatement(webhookIds: string[]): Statement {
   return {
-    sql: 'UPDATE lanes FORCE INDEX (PRIMARY) SET last_seq = last_seq + 1 WHERE webhook_id IN (?) ORDER BY webhook_id',
+    sql: 'UPDATE lanes FORCE INDEX (PRIMARY) SET queue_moves = queue_moves + 1 WHERE webhook_id IN (?) ORDER BY webhook_id',
     values: [webhookIds],
   }
 }

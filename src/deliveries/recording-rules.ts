@@ -51,6 +51,8 @@ export interface LaneRecord {
   health: WebhookHealth
   /** Number of the last attempt of this webhook. */
   seq: number
+  /** How often others have changed its queue. */
+  moves: number
 }
 
 export interface Retry {

@@ -4,8 +4,8 @@
  *
  * Where nothing stood between them when they were read, the first and the last say it all, and the number of rows found says whether it
  * still holds: what has come in between since then is one row more, and the caller rolls back. It could be hidden only by a copy
- * that has gone from there, which nobody takes out of a queue or gives another time without moving the lane's number
- * (`moveLaneNumbers`), and the caller has made sure of that number under the lane's lock.
+ * that has gone from there. Whoever takes one out of a queue or gives it another time says so in the lane's row
+ * (`queueMovedStatement`), and the caller has made sure, under that row's lock, that nobody has.
  */
 import { idList, type BatchResult, type Statement } from '../../db/batch.ts'
 import { removedStatements } from './packed-rows.ts'

@@ -10,7 +10,7 @@ import type { Knex } from 'knex'
 import { sendThrough, type Statement } from '../../db/batch.ts'
 import { byPrimaryKey } from '../../db/locking.ts'
 import { discardOldCopies } from '../deliveries/old-copies-repository.ts'
-import { askToReadSettings, makeLaneDue, moveLaneNumbers } from '../deliveries/lanes-repository.ts'
+import { askToReadSettings, makeLaneDue, queueMovedStatement } from '../deliveries/lanes-repository.ts'
 import { routeTheseEvents } from '../events/event-routing.ts'
 import { newId } from '../ids.ts'
 import { lockMessagesStatement } from '../messages/messages-repository.ts'
@@ -115,7 +115,7 @@ async function stopCopies(trx: Knex.Transaction, eventIds: string[], now: Date):
     await askToReadSettings(trx, webhookId, now)
   }
   if (webhookIds.length === 0) return
-  await sendThrough(trx)([moveLaneNumbers(webhookIds)])
+  await sendThrough(trx)([queueMovedStatement(webhookIds)])
   await trx('delivery_queue').whereIn('event_id', eventIds).update({ epoch: ERASED_EPOCH, due_at: now })
 }
 

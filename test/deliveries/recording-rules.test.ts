@@ -25,6 +25,7 @@ const lane = (fields: Partial<LaneRecord> = {}): LaneRecord => ({
   epoch: 3,
   health: HEALTHY,
   seq: 41,
+  moves: 0,
   ...fields,
 })
 

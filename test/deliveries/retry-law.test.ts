@@ -34,7 +34,7 @@ const config = readConfig({
 
 function run(random: () => number, asksToWait: boolean): Course {
   const rules: RecordingRules = { ...config, random }
-  const lane: LaneRecord = { webhookId: 'w', state: 'active', epoch: 1, health: HEALTHY, seq: 0 }
+  const lane: LaneRecord = { webhookId: 'w', state: 'active', epoch: 1, health: HEALTHY, seq: 0, moves: 0 }
   const course: Course = { attempts: 0, warnedAfterMs: [], deletedAfterMs: undefined, faults: [] }
   let startedAtMs = STARTS_MS
   let firstFailureAtMs: number | undefined
