@@ -58,7 +58,7 @@ async function listWebhooks(knex: Knex, after: string): Promise<StoredWebhook[]>
 async function checkWebhook(examined: Examined, webhook: StoredWebhook): Promise<Finding | undefined> {
   const attempts = await attemptsSinceSuccess(examined.knex, webhook)
   if (!attempts) return undefined
-  const replayed = replay(attempts, examined)
+  const replayed = replay(attempts, examined, webhook.health.warnedAt)
   const { firstFailureAt, failedAttempts, lastError } = webhook.health
   const differs =
     replayed.firstFailureAt?.getTime() !== firstFailureAt?.getTime() ||
@@ -67,7 +67,7 @@ async function checkWebhook(examined: Examined, webhook: StoredWebhook): Promise
   if (differs) {
     return finding(webhook, `its attempts make ${wordsOf(replayed)}, its row says ${wordsOf(webhook.health)}`)
   }
-  const warning = warningFault(webhook.health, replayed, examined)
+  const warning = warningFault(webhook.health, replay(attempts, examined), examined)
   return warning === undefined ? undefined : finding(webhook, warning)
 }
 
@@ -75,9 +75,12 @@ function finding(webhook: StoredWebhook, what: string): Finding {
   return { check: 'health_differs', subject: webhook.id, sentence: `webhook ${webhook.id}: ${what}` }
 }
 
-function replay(attempts: JudgedAttempt[], { limits }: Examined): WebhookHealth {
+/** @param warnedAt when the webhook was warned, by the clock maybe, which lets a later attempt bring the deletion */
+function replay(attempts: JudgedAttempt[], { limits }: Examined, warnedAt: Date | null = null): WebhookHealth {
   let health = HEALTHY
   for (const attempt of attempts) {
+    const isWarned = health.firstFailureAt !== null && warnedAt !== null && warnedAt < attempt.endedAt
+    if (isWarned) health = { ...health, warnedAt: health.warnedAt ?? warnedAt }
     const verdict = attempt.ok ? ({ ok: true } as const) : ({ ok: false, error: attempt.error } as const)
     const judged = judgeAttempt(health, verdict, attempt.endedAt, limits)
     health = judged.health
