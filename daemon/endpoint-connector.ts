@@ -87,7 +87,8 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     const literal = isIP(host) !== 0
     // A literal address never reaches `lookup`.
     if (literal && !options.policy.allows(host)) throw refused()
-    const name = literal ? {} : { servername: host }
+    // Without the dot that ends a name in DNS (RFC 6066 3): some servers refuse it.
+    const name = literal ? {} : { servername: host.replace(/\.$/, '') }
     const session = before?.bytes
     const target: ConnectionOptions & { onread: OnReadOpts } = { ...shared, ...name, host, port, session, onread }
     const socket = connect(target)

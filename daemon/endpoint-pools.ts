@@ -1,5 +1,6 @@
 /**
- * Kept-alive connections to endpoints, by origin. There is no queue: the caller bounds what is in flight, and a request
+ * Kept-alive connections to endpoints, by owner and origin: who sends one answer too many, late, answers the next request on that
+ * connection, and that must not be somebody else's. There is no queue: the caller bounds what is in flight, and a request
  * that finds no free connection gets a new one.
  */
 import { monotonicMs } from '../src/clock.ts'
@@ -89,19 +90,19 @@ export class EndpointPools {
     if (this.#reserved.push(connection) === 1) setImmediate(this.#sendReserved)
   }
 
-  #poolOf({ origin, host, port }: RequestTarget): Pool {
-    let pool = this.#pools.get(origin)
+  #poolOf({ pool: name, host, port }: RequestTarget): Pool {
+    let pool = this.#pools.get(name)
     if (!pool) {
       pool = newPool({ host, port, session: undefined })
-      this.#pools.set(origin, pool)
+      this.#pools.set(name, pool)
     }
     return pool
   }
 
   #sweep(nowMs: number): void {
-    for (const [origin, pool] of this.#pools) {
+    for (const [name, pool] of this.#pools) {
       for (const connection of pool.free.filter(({ idleUntilMs }) => idleUntilMs <= nowMs)) connection.close()
-      if (pool.open.size === 0 && nowMs - pool.usedAtMs > IDLE_POOL_MS) this.#pools.delete(origin)
+      if (pool.open.size === 0 && nowMs - pool.usedAtMs > IDLE_POOL_MS) this.#pools.delete(name)
     }
   }
 }

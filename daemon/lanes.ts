@@ -32,7 +32,7 @@ const NUDGE_ALL_EACH_MS = 100
 /** While it stops a daemon gives back so often what has ended: its slowest request may take 10 s more. */
 const FREE_EACH_MS = 200
 /** For a webhook that has gone and whose own can't be read: nothing is sent, but what waits is to be discarded. */
-const NO_SETTINGS: DeliverySettings = { endpoint: '', signingKeys: [] }
+const NO_SETTINGS: DeliverySettings = { accountId: '', endpoint: '', signingKeys: [] }
 /** From here on a dry lane leaves at once instead of listening. */
 const CROWDED_LANES = 4000
 /** Of one fan-out; the others are offered to whoever has time. */

@@ -18,6 +18,8 @@ const BODY_READ_MS = 2000
 const MAX_TARGETS = 5000
 
 export interface WebhookRequest {
+  /** Whose endpoint it is: no connection carries requests of two. */
+  owner: string
   endpoint: string
   headers: Record<string, string>
   body: Buffer
@@ -54,23 +56,32 @@ export function createWebhookClient(options: WebhookClientOptions, headDeadlineM
     headDeadlines: new Deadlines<Attempt>(headDeadlineMs, (attempt) => attempt.timeOut()),
     bodyDeadlines: new Deadlines<Attempt>(BODY_READ_MS, (attempt) => attempt.ended()),
   }
-  const targets = new Map<string, RequestTarget>()
+  /** By owner and endpoint: a key of both would be made anew for each request. */
+  const targets = new Map<string, Map<string, RequestTarget>>()
+  let known = 0
 
   /** @throws TypeError when the endpoint is no https URL */
-  function targetOf(endpoint: string): RequestTarget {
-    let target = targets.get(endpoint)
-    if (!target) {
-      target = requestTarget(new URL(endpoint), options.headers ?? {})
-      if (targets.size >= MAX_TARGETS) targets.clear()
-      targets.set(endpoint, target)
+  function targetOf({ owner, endpoint }: WebhookRequest): RequestTarget {
+    const target = targets.get(owner)?.get(endpoint)
+    return target ?? learn(owner, endpoint)
+  }
+
+  function learn(owner: string, endpoint: string): RequestTarget {
+    const target = requestTarget(owner, new URL(endpoint), options.headers ?? {})
+    if (known >= MAX_TARGETS) {
+      targets.clear()
+      known = 0
     }
+    const ofOwner = targets.get(owner) ?? new Map<string, RequestTarget>()
+    targets.set(owner, ofOwner.set(endpoint, target))
+    known += 1
     return target
   }
 
   function send(request: WebhookRequest, done: (outcome: AttemptOutcome) => void): void {
     let target: RequestTarget
     try {
-      target = targetOf(request.endpoint)
+      target = targetOf(request)
     } catch {
       queueMicrotask(() => done({ ...UNUSABLE_ENDPOINT }))
       return

@@ -187,7 +187,7 @@ export interface paths {
          * Send a test delivery to a webhook
          * @description Sends a `webhook.test` delivery to one active webhook, and to no other on the same URL. It is signed like every delivery and has a `webhook-id` of its own. Not in the first version of this interface; nothing else changes with it.
          *
-         *     A test delivery is sent once and never again, and counts neither as a success nor as a failure of the webhook. `webhook.test` is none of the events that a webhook can register for.
+         *     A test delivery is sent once and never again by itself, and counts neither as a success nor as a failure of the webhook. `webhook.test` is none of the events that a webhook can register for.
          *
          *     A party-scoped account sends the party that the webhook is bound to. A webhook that is unknown, not active, or of another lab, party or account gets one and the same 404.
          */

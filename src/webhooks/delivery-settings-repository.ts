@@ -8,6 +8,8 @@ import { unseal, type Keys } from '../crypto.ts'
 import { prepareKey, type HmacKey } from '../deliveries/signature.ts'
 
 export interface DeliverySettings {
+  /** Whose webhook it is. */
+  accountId: string
   endpoint: string
   /** The current key first; during a rotation the one before it too. */
   signingKeys: SigningKey[]
@@ -54,7 +56,7 @@ export async function listDeliverySettings(
 /** What `openSettings` reads. */
 export function settingsStatements(webhookIds: string[], now: Date): Statement[] {
   return [
-    { sql: 'SELECT id, endpoint FROM webhooks WHERE id IN (?)', values: [webhookIds] },
+    { sql: 'SELECT id, account_id, endpoint FROM webhooks WHERE id IN (?)', values: [webhookIds] },
     {
       // NULL is the smallest on both servers: the current one.
       sql: `SELECT webhook_id, sealed, expires_at FROM webhook_secrets
@@ -66,15 +68,16 @@ export function settingsStatements(webhookIds: string[], now: Date): Statement[]
 
 export function openSettings(keys: Keys, webhookIds: string[], read: BatchResult[]): (DeliverySettings | Error)[] {
   const [webhooks, secrets] = read
-  const endpoints = new Map<string, string>(webhooks!.map((row) => [row.id, row.endpoint]))
+  const rowsOf = new Map(webhooks!.map((row) => [row.id as string, row]))
   const secretsOf = Map.groupBy(secrets!, (row) => row.webhook_id as string)
   return webhookIds.map((webhookId) => {
-    const endpoint = endpoints.get(webhookId)
-    if (endpoint === undefined) return new Error(`webhook ${webhookId} has a lane but no row`)
+    const webhook = rowsOf.get(webhookId)
+    if (!webhook) return new Error(`webhook ${webhookId} has a lane but no row`)
     const rows = secretsOf.get(webhookId)
     if (!rows) return new Error(`webhook ${webhookId} has no signing secret`)
     try {
-      return { endpoint, signingKeys: rows.map((row) => openKey(keys, webhookId, row)) }
+      const { account_id: accountId, endpoint } = webhook
+      return { accountId, endpoint, signingKeys: rows.map((row) => openKey(keys, webhookId, row)) }
     } catch (error) {
       return error as Error
     }

@@ -100,7 +100,12 @@ async function attempt(chain: Issued[]): Promise<{ outcome: object; heardBytes: 
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const outcome = await client.post({ endpoint: `https://127.0.0.1:${port}/`, headers: {}, body: Buffer.from('{}') })
+  const outcome = await client.post({
+    owner: 'any',
+    endpoint: `https://127.0.0.1:${port}/`,
+    headers: {},
+    body: Buffer.from('{}'),
+  })
   server.close()
   return { outcome, heardBytes }
 }

@@ -1,4 +1,5 @@
 import { performance } from 'node:perf_hooks'
+import type { TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createWebhookClient } from '../../daemon/webhook-client.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
@@ -38,6 +39,22 @@ describe('a request', () => {
     ])
   })
 
+  test('to a name with the dot of DNS names the server without it, and the host as it was given', async () => {
+    const seen: unknown[] = []
+    const started = await endpoints.server(
+      (socket) => socket.write(NO_CONTENT),
+      (socket) => {
+        seen.push((socket as TLSSocket).servername)
+        socket.on('data', (data) => seen.push(/host: (\S+)/.exec(data.toString('latin1'))?.[1]))
+      },
+    )
+    const { port } = started
+    const request = { owner: 'any', headers: {}, body: Buffer.from('{}') }
+    const outcome = await endpoints.client.post({ ...request, endpoint: `https://localhost.:${port}/` })
+    expect(outcome).toMatchObject({ ok: true })
+    expect(seen).toEqual(['localhost', `localhost.:${port}`])
+  })
+
   test('arrives as it was sent, whatever the one before it on its connection was', async () => {
     const bodies: string[] = []
     let received = ''
@@ -56,6 +73,7 @@ describe('a request', () => {
     const sent = [10, 3000, 3000, 20, 5000, 100_000, 3000, 10].map((length, n) => String(n).repeat(length))
     for (const body of sent) {
       await endpoints.client.post({
+        owner: 'any',
         endpoint: `https://127.0.0.1:${started.port}/`,
         headers: {},
         body: Buffer.from(body),
@@ -74,11 +92,14 @@ describe('a request', () => {
     await new Promise<void>((resolve) => {
       const send = () => {
         const failedBefore = failed
-        guarded.send({ endpoint: 'https://127.0.0.1:1/', headers: {}, body: Buffer.from('{}') }, ({ ok }) => {
-          expect(ok).toBe(false)
-          if (++failed === 20_000) resolve()
-          else send()
-        })
+        guarded.send(
+          { owner: 'any', endpoint: 'https://127.0.0.1:1/', headers: {}, body: Buffer.from('{}') },
+          ({ ok }) => {
+            expect(ok).toBe(false)
+            if (++failed === 20_000) resolve()
+            else send()
+          },
+        )
         expect(failed).toBe(failedBefore)
       }
       send()
@@ -104,6 +125,7 @@ describe('a request', () => {
 
   test('to something that is not https is not sent', async () => {
     const outcome = await endpoints.client.post({
+      owner: 'any',
       endpoint: 'http://127.0.0.1:1/',
       headers: {},
       body: Buffer.from('{}'),
@@ -169,6 +191,29 @@ describe('what happens to a connection after its attempt', () => {
     await expect.poll(() => started.sockets.size, { timeout: 5000 }).toBe(0)
     await settled()
     await short.close()
+  })
+
+  test('is nothing to another owner: a second answer, late, is for whoever sent the first request', async () => {
+    const started = await endpoints.server((socket, n, connection) => {
+      if (connection > 1) return void socket.write('HTTP/1.1 500 Fault\r\nContent-Length: 0\r\n\r\n')
+      if (n === 1) socket.write(NO_CONTENT)
+      // While the next request is under way, which it never gets to answer.
+      if (n === 2) setTimeout(() => socket.write(NO_CONTENT), 100)
+    })
+    const post = (owner: string) =>
+      endpoints.client.post({
+        owner,
+        endpoint: `https://127.0.0.1:${started.port}/`,
+        headers: {},
+        body: Buffer.from('{}'),
+      })
+    expect(await post('one')).toMatchObject({ ok: true })
+    const second = post('one')
+    expect(await post('other')).toMatchObject({ ok: false, status: 500 })
+    expect(await second).toMatchObject({ ok: true })
+    expect(started.connections).toBe(2)
+    expect(await post('other')).toMatchObject({ ok: false, status: 500 })
+    expect(started.connections).toBe(2)
   })
 
   test('a closed client has failed what was under way, and sends nothing any more', async () => {

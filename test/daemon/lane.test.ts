@@ -41,7 +41,7 @@ function runLane(over: Partial<Record<keyof LaneDeps, unknown>>) {
     discard: async () => 0,
     ...over,
   } as unknown as LaneDeps
-  const settings = { endpoint: 'https://receiver.example', signingKeys: [] }
+  const settings = { accountId: 'any', endpoint: 'https://receiver.example', signingKeys: [] }
   const taken = { token: 'T', state: stateOf(), readAtMs: monotonicMs(), settings } as TakenLane
   const lane = new Lane(deps, taken, settings)
   const run: { lane: Lane; outcome?: string } = { lane }

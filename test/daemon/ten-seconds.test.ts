@@ -27,7 +27,12 @@ afterAll(async () => {
 /** How so many attempts at once end, when the answer comes after that time. */
 function attempts(afterMs: number) {
   const post = (_: unknown, n: number) =>
-    client.post({ endpoint: `${endpoint.url}/head/${afterMs}/${n}`, headers: {}, body: Buffer.from('{}') })
+    client.post({
+      owner: 'any',
+      endpoint: `${endpoint.url}/head/${afterMs}/${n}`,
+      headers: {},
+      body: Buffer.from('{}'),
+    })
   return Promise.all(Array.from({ length: EACH }, post))
 }
 
