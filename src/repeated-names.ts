@@ -13,10 +13,13 @@ const CLOSE_OBJECT = 0x7d
 /**
  * One pass, without recursion: the text may be nested without end.
  * @param json that `JSON.parse` has taken
+ * @returns where it stands for the second time, from the outermost name or place in a list on
  */
-export function findRepeatedName(json: string): string | undefined {
+export function findRepeatedName(json: string): (string | number)[] | undefined {
   /** What is open around here: the names that an object has so far; undefined for an array. */
   const open: (Set<string> | undefined)[] = []
+  /** Of each of these the name or the place that is being read. */
+  const path: (string | number)[] = []
   let isNameNext = false
   for (let at = 0; at < json.length; at++) {
     switch (json.charCodeAt(at)) {
@@ -25,7 +28,8 @@ export function findRepeatedName(json: string): string | undefined {
         if (isNameNext) {
           const name = readString(json.slice(at, end + 1))
           const names = open.at(-1)!
-          if (names.has(name)) return name
+          path[path.length - 1] = name
+          if (names.has(name)) return path
           names.add(name)
           isNameNext = false
         }
@@ -34,17 +38,21 @@ export function findRepeatedName(json: string): string | undefined {
       }
       case OPEN_OBJECT:
         open.push(new Set())
+        path.push('')
         isNameNext = true
         break
       case OPEN_ARRAY:
         open.push(undefined)
+        path.push(0)
         break
       case COMMA:
         isNameNext = open.at(-1) !== undefined
+        if (!isNameNext) path.push((path.pop() as number) + 1)
         break
       case CLOSE_OBJECT:
       case CLOSE_ARRAY:
         open.pop()
+        path.pop()
         isNameNext = false
         break
     }

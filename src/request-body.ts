@@ -53,7 +53,7 @@ function parseBody(bytes: Buffer): JsonObject {
   }
   requireWithinLimits(body, '', 1)
   const repeated = findRepeatedName(text)
-  if (repeated !== undefined) throw fault(clipped(repeated), 'must be there only once')
+  if (repeated) throw fault(repeated.map((step) => clipped(String(step))).join('.'), 'must be there only once')
   return body as JsonObject
 }
 

@@ -82,13 +82,16 @@ function fieldOf({ instancePath, keyword, params }: ErrorObject): string {
   return path.map(clipped).join('.')
 }
 
-function complaint({ keyword, params, message, data, parentSchema }: ErrorObject, field: string): string {
+function complaint(error: ErrorObject, field: string): string {
+  const { keyword, params, message, data, parentSchema } = error
   switch (keyword) {
     case 'required':
       return 'is required'
     case 'dependentRequired':
       return `is required where ${params.property} is sent`
     case 'type':
+      // No parameter is a list: where one came, it came several times.
+      if (error.instancePath.startsWith('/query/') && Array.isArray(data)) return 'must be there only once'
       return `must be ${[params.type]
         .flat()
         .map((type: string) => TYPES[type] ?? type)

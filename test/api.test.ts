@@ -116,7 +116,7 @@ describe('the query', () => {
       token,
       search: `?branchID=${lab.id}&branchID=${lab.id}`,
     })
-    expect([twice.status, twice.body.error.details]).toEqual([400, 'branchID must be a string'])
+    expect([twice.status, twice.body.error.details]).toEqual([400, 'branchID must be there only once'])
     const empty = await app.call('GET', '/client/crm/tests', { token, query: { branchID: '' } })
     expect([empty.status, empty.body.error.details]).toEqual([400, 'branchID must not be empty'])
   })

@@ -84,7 +84,7 @@ describe('the body', () => {
     ['first_name', (text: string) => text.replace('{', '{"first_name":"Asha",')],
     ['first_name', (text: string) => text.replace('{', '{"first\\u005fname":"Bela",')],
     ['unknown', (text: string) => text.replace('{', '{"unknown":1,"unknown":1,')],
-    ['a', (text: string) => text.replace('{', '{"unknown":[{},{"b":{"a":"}","c":2,"a":[]}}],')],
+    ['unknown.1.b.a', (text: string) => text.replace('{', '{"unknown":[{},{"b":{"a":"}","c":2,"a":[]}}],')],
   ])('is 400 when a field is there twice, whatever it says: %s', async (field, spoil) => {
     const answer = await createLead({ rawBody: spoil(JSON.stringify(leadBody(lab))) })
     expect([answer.status, answer.body.error.fields]).toEqual([400, [{ field, message: 'must be there only once' }]])
