@@ -75,8 +75,15 @@ function finding(webhook: StoredWebhook, what: string): Finding {
   return { check: 'health_differs', subject: webhook.id, sentence: `webhook ${webhook.id}: ${what}` }
 }
 
-/** @param warnedAt when the webhook was warned, by the clock maybe, which lets a later attempt bring the deletion */
-function replay(attempts: JudgedAttempt[], { limits }: Examined, warnedAt: Date | null = null): WebhookHealth {
+/**
+ * What attempts, in the order in which they were recorded, make of a webhook that was healthy.
+ * @param warnedAt when it was warned, by the clock maybe, which lets a later attempt bring the deletion
+ */
+export function replay(
+  attempts: Omit<JudgedAttempt, 'seq'>[],
+  { limits }: Pick<Examined, 'limits'>,
+  warnedAt: Date | null = null,
+): WebhookHealth {
   let health = HEALTHY
   for (const attempt of attempts) {
     const isWarned = health.firstFailureAt !== null && warnedAt !== null && warnedAt < attempt.endedAt

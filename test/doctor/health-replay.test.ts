@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest'
+import { replay } from '../../scripts/doctor/health-check.ts'
+
+const LIMITS = { warnAfterSeconds: 50, warnByClockSeconds: 40, deleteAfterSeconds: 60, minWarningLeadSeconds: 15 }
+const FIRST_MS = Date.parse('2026-11-27T10:00:00Z')
+const at = (seconds: number) => new Date(FIRST_MS + seconds * 1000)
+
+const attempt = (seconds: number, ok = false) => ({ ok, error: 'HTTP status 500', endedAt: at(seconds) })
+const replayed = (attempts: ReturnType<typeof attempt>[], warnedAt: Date | null) =>
+  replay(attempts, { limits: LIMITS }, warnedAt)
+
+const deletedBy = (failedAttempts: number, warnedAt: Date) => ({
+  firstFailureAt: at(0),
+  failedAttempts,
+  lastError: 'HTTP status 500',
+  warnedAt,
+})
+
+test('what was under way when an attempt brought the deletion judges nothing, also behind a warning by the clock', () => {
+  // No attempt was to warn before it: by the attempts alone the one at 62 s would only warn.
+  const late = [attempt(0), attempt(62), attempt(63), attempt(64, true)]
+  expect(replayed(late, at(40))).toEqual(deletedBy(2, at(40)))
+  // Warned by an attempt.
+  const warned = [attempt(0), attempt(50), attempt(66), attempt(67), attempt(68, true)]
+  expect(replayed(warned, at(50))).toEqual(deletedBy(3, at(50)))
+})
+
+test('a warning counts from its own time on: too late for an attempt, it brings no deletion', () => {
+  expect(replayed([attempt(0), attempt(49), attempt(61), attempt(62)], at(48)).failedAttempts).toBe(4)
+  expect(replayed([attempt(0), attempt(49), attempt(61), attempt(63), attempt(64)], at(48)).failedAttempts).toBe(4)
+})
+
+test('without a warning the attempts bring it themselves', () => {
+  expect(replayed([attempt(0), attempt(62), attempt(70)], null)).toEqual(deletedBy(3, at(62)))
+  expect(replayed([attempt(0), attempt(62), attempt(70, true)], null).firstFailureAt).toBeNull()
+})
