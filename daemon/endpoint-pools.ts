@@ -1,5 +1,5 @@
 /**
- * Kept-alive connections to endpoints, by owner and origin: who sends one answer too many, late, answers the next request on that
+ * Kept-alive connections to endpoints, by account and origin: who sends one answer too many, late, answers the next request on that
  * connection, and that must not be somebody else's. There is no queue: the caller bounds what is in flight, and a request
  * that finds no free connection gets a new one.
  */

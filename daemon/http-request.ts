@@ -11,7 +11,7 @@ const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/
 
 /** What all requests to one endpoint have in common. */
 export interface RequestTarget {
-  /** Owner and origin: whose connections can carry it. */
+  /** Account and origin: whose connections can carry it. */
   pool: string
   /** An IPv6 literal without its brackets. */
   host: string
@@ -21,15 +21,15 @@ export interface RequestTarget {
 }
 
 /**
- * @param owner of the endpoint
+ * @param accountId whose endpoint it is
  * @param headers of all requests to it
  * @throws TypeError when it is no https URL
  * @throws when a header is not one
  */
-export function requestTarget(owner: string, url: URL, headers: Record<string, string>): RequestTarget {
+export function requestTarget(accountId: string, url: URL, headers: Record<string, string>): RequestTarget {
   if (url.protocol !== 'https:') throw new TypeError('an endpoint is called over https alone')
   return {
-    pool: `${owner} ${url.origin}`,
+    pool: `${accountId} ${url.origin}`,
     host: literalHost(url),
     port: Number(url.port || HTTPS_PORT),
     // `host` has the port only where it is not 443.

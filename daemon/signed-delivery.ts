@@ -15,7 +15,7 @@ export function signedRequest(settings: DeliverySettings, delivery: PendingDeliv
   const timestamp = Math.floor(startedAt.getTime() / 1000)
   const id = publicEventId(delivery.eventId)
   return {
-    owner: settings.accountId,
+    accountId: settings.accountId,
     endpoint: settings.endpoint,
     headers: {
       'webhook-id': id,

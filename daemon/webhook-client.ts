@@ -18,8 +18,8 @@ const BODY_READ_MS = 2000
 const MAX_TARGETS = 5000
 
 export interface WebhookRequest {
-  /** Whose endpoint it is: no connection carries requests of two. */
-  owner: string
+  /** Whose endpoint it is: no connection carries requests of two accounts. */
+  accountId: string
   endpoint: string
   headers: Record<string, string>
   body: Buffer
@@ -56,24 +56,24 @@ export function createWebhookClient(options: WebhookClientOptions, headDeadlineM
     headDeadlines: new Deadlines<Attempt>(headDeadlineMs, (attempt) => attempt.timeOut()),
     bodyDeadlines: new Deadlines<Attempt>(BODY_READ_MS, (attempt) => attempt.ended()),
   }
-  /** By owner and endpoint: a key of both would be made anew for each request. */
+  /** By account and endpoint: a key of both would be made anew for each request. */
   const targets = new Map<string, Map<string, RequestTarget>>()
   let known = 0
 
   /** @throws TypeError when the endpoint is no https URL */
-  function targetOf({ owner, endpoint }: WebhookRequest): RequestTarget {
-    const target = targets.get(owner)?.get(endpoint)
-    return target ?? learn(owner, endpoint)
+  function targetOf({ accountId, endpoint }: WebhookRequest): RequestTarget {
+    const target = targets.get(accountId)?.get(endpoint)
+    return target ?? learn(accountId, endpoint)
   }
 
-  function learn(owner: string, endpoint: string): RequestTarget {
-    const target = requestTarget(owner, new URL(endpoint), options.headers ?? {})
+  function learn(accountId: string, endpoint: string): RequestTarget {
+    const target = requestTarget(accountId, new URL(endpoint), options.headers ?? {})
     if (known >= MAX_TARGETS) {
       targets.clear()
       known = 0
     }
-    const ofOwner = targets.get(owner) ?? new Map<string, RequestTarget>()
-    targets.set(owner, ofOwner.set(endpoint, target))
+    const ofAccount = targets.get(accountId) ?? new Map<string, RequestTarget>()
+    targets.set(accountId, ofAccount.set(endpoint, target))
     known += 1
     return target
   }

@@ -101,7 +101,7 @@ async function attempt(chain: Issued[]): Promise<{ outcome: object; heardBytes: 
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   const outcome = await client.post({
-    owner: 'any',
+    accountId: 'any',
     endpoint: `https://127.0.0.1:${port}/`,
     headers: {},
     body: Buffer.from('{}'),

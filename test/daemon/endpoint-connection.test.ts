@@ -49,7 +49,7 @@ describe('a request', () => {
       },
     )
     const { port } = started
-    const request = { owner: 'any', headers: {}, body: Buffer.from('{}') }
+    const request = { accountId: 'any', headers: {}, body: Buffer.from('{}') }
     const outcome = await endpoints.client.post({ ...request, endpoint: `https://localhost.:${port}/` })
     expect(outcome).toMatchObject({ ok: true })
     expect(seen).toEqual(['localhost', `localhost.:${port}`])
@@ -73,7 +73,7 @@ describe('a request', () => {
     const sent = [10, 3000, 3000, 20, 5000, 100_000, 3000, 10].map((length, n) => String(n).repeat(length))
     for (const body of sent) {
       await endpoints.client.post({
-        owner: 'any',
+        accountId: 'any',
         endpoint: `https://127.0.0.1:${started.port}/`,
         headers: {},
         body: Buffer.from(body),
@@ -93,7 +93,7 @@ describe('a request', () => {
       const send = () => {
         const failedBefore = failed
         guarded.send(
-          { owner: 'any', endpoint: 'https://127.0.0.1:1/', headers: {}, body: Buffer.from('{}') },
+          { accountId: 'any', endpoint: 'https://127.0.0.1:1/', headers: {}, body: Buffer.from('{}') },
           ({ ok }) => {
             expect(ok).toBe(false)
             if (++failed === 20_000) resolve()
@@ -125,7 +125,7 @@ describe('a request', () => {
 
   test('to something that is not https is not sent', async () => {
     const outcome = await endpoints.client.post({
-      owner: 'any',
+      accountId: 'any',
       endpoint: 'http://127.0.0.1:1/',
       headers: {},
       body: Buffer.from('{}'),
@@ -193,16 +193,16 @@ describe('what happens to a connection after its attempt', () => {
     await short.close()
   })
 
-  test('is nothing to another owner: a second answer, late, is for whoever sent the first request', async () => {
+  test('is nothing to another account: a second answer, late, is for whoever sent the first request', async () => {
     const started = await endpoints.server((socket, n, connection) => {
       if (connection > 1) return void socket.write('HTTP/1.1 500 Fault\r\nContent-Length: 0\r\n\r\n')
       if (n === 1) socket.write(NO_CONTENT)
       // While the next request is under way, which it never gets to answer.
       if (n === 2) setTimeout(() => socket.write(NO_CONTENT), 100)
     })
-    const post = (owner: string) =>
+    const post = (accountId: string) =>
       endpoints.client.post({
-        owner,
+        accountId,
         endpoint: `https://127.0.0.1:${started.port}/`,
         headers: {},
         body: Buffer.from('{}'),

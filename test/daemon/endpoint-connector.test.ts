@@ -24,7 +24,7 @@ afterEach(() => client.close())
 afterAll(() => tls.remove())
 
 const post = (host: string, port: number) =>
-  client.post({ owner: 'any', endpoint: `https://${host}:${port}/`, headers: {}, body: Buffer.from('{}') })
+  client.post({ accountId: 'any', endpoint: `https://${host}:${port}/`, headers: {}, body: Buffer.from('{}') })
 
 test('a certificate for another name is refused each time, whatever session there was before', async () => {
   const server = await startRawServer(tls, (socket) => socket.write(NO_CONTENT))

@@ -55,7 +55,7 @@ afterEach(async () => {
 
 async function post() {
   const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}/`
-  const outcome = await client.post({ owner: 'any', endpoint, headers: {}, body: Buffer.from('{}') })
+  const outcome = await client.post({ accountId: 'any', endpoint, headers: {}, body: Buffer.from('{}') })
   // The end of the connection has been seen: the next request gets another.
   await expect.poll(() => new Promise((resolve) => server.getConnections((_, count) => resolve(count)))).toBe(0)
   return outcome

@@ -28,7 +28,7 @@ afterAll(async () => {
 function attempts(afterMs: number) {
   const post = (_: unknown, n: number) =>
     client.post({
-      owner: 'any',
+      accountId: 'any',
       endpoint: `${endpoint.url}/head/${afterMs}/${n}`,
       headers: {},
       body: Buffer.from('{}'),

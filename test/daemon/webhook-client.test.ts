@@ -41,7 +41,7 @@ async function rawServer(onRequest: Parameters<typeof startRawServer>[1], secure
 
 const post = (endpoint: string, using = client) =>
   using.post({
-    owner: 'any',
+    accountId: 'any',
     endpoint,
     headers: { 'content-type': 'application/json', 'webhook-id': 'evt_1' },
     body: Buffer.from('{"a":1}'),

@@ -56,7 +56,7 @@ export class RawEndpoints {
 
   post({ port }: { port: number }, using = this.client, headers: Record<string, string> = { 'webhook-id': 'evt_1' }) {
     return using.post({
-      owner: 'any',
+      accountId: 'any',
       endpoint: `https://127.0.0.1:${port}/hooks?a=%20b`,
       headers,
       body: Buffer.from('{"a":1}'),
