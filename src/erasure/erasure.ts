@@ -35,6 +35,7 @@ import {
   listLeftOver,
   lockPatientsOf,
   lockTogether,
+  type Patient,
   type RecordIds,
 } from './patient-records-repository.ts'
 
@@ -120,9 +121,9 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
 
   async patients(trx, context) {
     const { erasure, deps } = context
-    const patientIds = await lockPatientsOf(trx, erasure.accountId, erasure.subject!, RECORDS_AT_A_TIME)
-    if (patientIds.length === 0) return true
-    await insertErasedRecords(trx, erasure.id, 'patient', patientIds)
+    const patients = await lockPatientsOf(trx, erasure.accountId, erasure.subject!, RECORDS_AT_A_TIME)
+    if (patients.length === 0) return true
+    const patientIds = patients.map(({ id }) => id)
     const bills = await listBillsOfPatients(trx, erasure.accountId, patientIds, RECORDS_AT_A_TIME)
     if (bills.length > 0) {
       await eraseRecords(trx, context, { entries: [], preBookings: [], bills })
@@ -134,9 +135,8 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
       count(erasure, { reports: reportIds.length, reportFiles: reportIds.length })
       return false
     }
-    await deletePatients(trx, patientIds)
-    count(erasure, { patients: patientIds.length })
-    return patientIds.length < RECORDS_AT_A_TIME
+    await erasePatients(trx, erasure, patients)
+    return patients.length < RECORDS_AT_A_TIME
   },
 
   async login(trx, { erasure, deps, now }) {
@@ -187,7 +187,7 @@ async function eraseRecords(
   { erasure, deps, now }: StepContext,
   seeds: RecordIds,
 ): Promise<void> {
-  const { id, accountId, subject } = erasure
+  const { id, accountId } = erasure
   const { entries, preBookings, bills, patients } = await lockTogether(trx, accountId, seeds)
   const { items, guards } = await eraseEntries(trx, accountId, entries, now)
   await erasePreBookings(trx, preBookings, now)
@@ -197,14 +197,8 @@ async function eraseRecords(
   await insertErasedRecords(trx, id, 'bill', bills)
   await insertErasedRecords(trx, id, 'report', reportIds)
   await removeFiles(deps, fileIds)
-  const leftOver = await listLeftOver(trx, patients)
-  const leftIds = leftOver.map((patient) => patient.id)
-  await insertErasedRecords(trx, id, 'patient', leftIds)
-  await deletePatients(trx, leftIds)
-  // Named by nobody maybe: their login and the messages to them come later.
-  subject!.people.push(...leftOver.map(({ contact, name }) => ({ contact, name })))
+  await erasePatients(trx, erasure, await listLeftOver(trx, patients))
   count(erasure, {
-    patients: leftIds.length,
     entries: entries.length,
     entryItems: items,
     dayGuards: guards,
@@ -213,6 +207,15 @@ async function eraseRecords(
     reports: reportIds.length,
     reportFiles: fileIds.length,
   })
+}
+
+/** Their logins and the messages to them come later: the contact may be one that nobody has named. */
+async function erasePatients(trx: Knex.Transaction, erasure: Erasure, patients: Patient[]): Promise<void> {
+  const ids = patients.map(({ id }) => id)
+  await insertErasedRecords(trx, erasure.id, 'patient', ids)
+  await deletePatients(trx, ids)
+  erasure.subject!.people.push(...patients.map(({ contact, name }) => ({ contact, name })))
+  count(erasure, { patients: ids.length })
 }
 
 /** Before their rows are gone for certain: a crash in between leaves rows whose file is missing, and the next try finds them. */

@@ -14,6 +14,12 @@ export interface RecordIds {
   bills: string[]
 }
 
+export interface Patient {
+  id: string
+  contact: string
+  name: string
+}
+
 /** Locked, with the patients of the bills. */
 export interface RecordsTogether extends RecordIds {
   patients: string[]
@@ -255,17 +261,19 @@ export async function lockPatientsOf(
   accountId: string,
   subject: ErasureSubject,
   limit: number,
-): Promise<string[]> {
+): Promise<Patient[]> {
   const { contact, patientId } = subject
-  const found = trx('patients').where({ account_id: accountId }).orderBy('id').forUpdate().select('id', 'name')
+  const found = trx('patients')
+    .where({ account_id: accountId })
+    .orderBy('id')
+    .forUpdate()
+    .select('id', 'contact', 'name')
   // By name, which is not in SQL: a family is a handful.
   const rows = contact === null ? [] : await found.clone().where({ contact }).limit(1000)
   const named = patientId === null ? [] : await found.clone().where({ id: patientId })
-  const ids = new Set([
-    ...named.map((row) => row.id as string),
-    ...rows.filter((row) => isOfSubject(subject, row.name)).map((row) => row.id as string),
-  ])
-  return [...ids].sort().slice(0, limit)
+  const theirs = [...named, ...rows.filter((row) => isOfSubject(subject, row.name))] as Patient[]
+  const once = new Map(theirs.map((patient) => [patient.id, patient]))
+  return [...once.values()].sort((a, b) => (a.id < b.id ? -1 : 1)).slice(0, limit)
 }
 
 /** Reports from before bills, whose file has the report's own id. */
@@ -288,10 +296,7 @@ export async function deleteReportsOfPatients(
  * Of locked patients, whose bills have been erased, those of whom nothing else is kept: no bill, no report from before bills. Whoever
  * makes a bill of one waits for the lock.
  */
-export async function listLeftOver(
-  trx: Knex.Transaction,
-  ids: string[],
-): Promise<{ id: string; contact: string; name: string }[]> {
+export async function listLeftOver(trx: Knex.Transaction, ids: string[]): Promise<Patient[]> {
   if (ids.length === 0) return []
   const kept = new Set<string>()
   for (const table of ['bills', 'reports']) {

@@ -68,27 +68,37 @@ const moveTo = async (patientId: string, contact: string) => {
 }
 
 describe('a patient goes with the last that was kept of them, named by', () => {
-  test.each<[string, (person: Person) => Promise<object>]>([
-    ['the e-mail', async (person) => (await billedBooking(person), { email: person.email })],
-    ['the booking', async (person) => ({ leadIds: [(await billedBooking(person)).leadId] })],
-    ['the bill of a booking', async (person) => ({ billIds: [(await billedBooking(person)).billId] })],
-    ['a bill without a booking', async (person) => ({ billIds: [(await directBill(person)).billId] })],
-    ['a pre-booking', async (person) => ({ preBookingIds: [await billedPreBooking(person)] })],
+  test.each<[string, number, (person: Person) => Promise<object>]>([
+    ['the e-mail', 1, async (person) => (await billedBooking(person), { email: person.email })],
+    ['the booking', 1, async (person) => ({ leadIds: [(await billedBooking(person)).leadId] })],
+    ['the bill of a booking', 1, async (person) => ({ billIds: [(await billedBooking(person)).billId] })],
+    ['a bill without a booking', 1, async (person) => ({ billIds: [(await directBill(person)).billId] })],
+    ['a pre-booking', 1, async (person) => ({ preBookingIds: [await billedPreBooking(person)] })],
+    [
+      'their id, beside another contact, with no bill at all',
+      0,
+      async (person) => {
+        const { contact, mark } = person
+        const { patientId } = done(await own.staff.post('/patients', { contact, name: `${mark} Last` }))
+        return { patientId, contact: newContact() }
+      },
+    ],
     [
       'the contact that they had before',
+      1,
       async (person) => {
         const before = newContact()
         await moveTo((await directBill(person, { contact: before })).patientId, person.contact)
         return { contact: before }
       },
     ],
-  ])('%s', async (_what, make) => {
+  ])('%s', async (_what, bills, make) => {
     const { person, order } = await personWith(make)
     await own.everythingTried()
     await own.daemon.stop()
     const { state, erased } = done(await own.order(order))
     expect(state).toBe('completed')
-    expect(erased).toMatchObject({ patients: 1, logins: 1, textMessages: 1, bills: 1 })
+    expect(erased).toMatchObject({ patients: 1, logins: 1, textMessages: 1, bills })
     expect(await own.tracesOf(person)).toEqual([])
     expect((await own.reportsOf(person)).status).toBe(401)
     await own.startDaemon()
