@@ -1,7 +1,7 @@
 /**
  * Hands a mail over: to SMTP_URL, or, where none is set (development), to a file under the data folder.
  */
-import { createTransport } from 'nodemailer'
+import type { Transporter } from 'nodemailer'
 import { appendToOutbox } from '../src/gateway-request.ts'
 
 export interface OutgoingMail {
@@ -38,13 +38,11 @@ export function createMailTransport(options: MailTransportOptions): MailTranspor
 }
 
 function smtpTransport(url: string, from: string, deadlineMs: number): MailTransport {
-  const transport = createTransport(
-    { url, connectionTimeout: SMTP_TIMEOUT_MS, greetingTimeout: SMTP_TIMEOUT_MS, socketTimeout: SMTP_TIMEOUT_MS },
-    { from, disableFileAccess: true, disableUrlAccess: true },
-  )
+  const transport = createSmtp(url, from)
   return {
     async send({ messageId, recipient, subject, text, html }) {
-      await transport.sendMail({
+      const smtp = await transport
+      await smtp.sendMail({
         messageId,
         // As an object: an address is never read as a list of them.
         to: { name: '', address: recipient },
@@ -54,8 +52,17 @@ function smtpTransport(url: string, from: string, deadlineMs: number): MailTrans
         signal: AbortSignal.timeout(deadlineMs),
       })
     },
-    close: () => transport.close(),
+    close: () => void transport.then((smtp) => smtp.close()),
   }
+}
+
+/** Loaded where mails are sent by SMTP alone: it takes some memory, and a part of the start. */
+async function createSmtp(url: string, from: string): Promise<Transporter> {
+  const { createTransport } = await import('nodemailer')
+  return createTransport(
+    { url, connectionTimeout: SMTP_TIMEOUT_MS, greetingTimeout: SMTP_TIMEOUT_MS, socketTimeout: SMTP_TIMEOUT_MS },
+    { from, disableFileAccess: true, disableUrlAccess: true },
+  )
 }
 
 function fileTransport({ from, dataDir, now }: MailTransportOptions): MailTransport {
