@@ -3,22 +3,19 @@
  * would cost as much as signing them.
  */
 import { monotonicMs } from '../src/clock.ts'
+import { LinkedLine, type Linked } from '../src/linked-line.ts'
 
-/** One that somebody waits for. Linked both ways, so that the many that never expire leave at no cost. */
-export interface Deadline<T> {
+/** One that somebody waits for, as long as it stands in a line: the many that never expire leave at no cost. */
+export interface Deadline<T> extends Linked<Deadline<T>> {
   readonly owner: T
   readonly atMs: number
-  previous: Deadline<T> | undefined
-  next: Deadline<T> | undefined
-  over: boolean
 }
 
 export class Deadlines<T> {
   readonly #afterMs: number
   readonly #expire: (owner: T) => void
   /** In the order of their times, because all wait equally long. */
-  #first: Deadline<T> | undefined
-  #last: Deadline<T> | undefined
+  readonly #waiting = new LinkedLine<Deadline<T>>()
   #timer: NodeJS.Timeout | undefined
 
   /**
@@ -33,37 +30,26 @@ export class Deadlines<T> {
   /** @param nowMs monotonic */
   add(owner: T, nowMs: number): Deadline<T> {
     const atMs = nowMs + this.#afterMs
-    const deadline: Deadline<T> = { owner, atMs, previous: this.#last, next: undefined, over: false }
-    if (this.#last) this.#last.next = deadline
-    else this.#first = deadline
-    this.#last = deadline
+    const deadline: Deadline<T> = { owner, atMs, line: undefined, previous: undefined, next: undefined }
+    this.#waiting.add(deadline)
     this.#timer ??= setTimeout(() => this.#expireDue(), this.#afterMs)
     return deadline
   }
 
   remove(deadline: Deadline<T>): void {
-    if (deadline.over) return
-    deadline.over = true
-    const { previous, next } = deadline
-    if (previous) previous.next = next
-    else this.#first = next
-    if (next) next.previous = previous
-    else this.#last = previous
-    // One among the old objects would keep all that come after it from being collected as young ones, bodies and all.
-    deadline.previous = undefined
-    deadline.next = undefined
+    this.#waiting.remove(deadline)
   }
 
   /** Nothing expires any more. */
   close(): void {
     clearTimeout(this.#timer)
-    while (this.#first) this.remove(this.#first)
+    while (this.#waiting.shift());
   }
 
   #expireDue(): void {
     this.#timer = undefined
     const nowMs = monotonicMs()
-    for (let due = this.#first; due; due = this.#first) {
+    for (let due = this.#waiting.first; due; due = this.#waiting.first) {
       if (due.atMs > nowMs) {
         // One that was added meanwhile may have set a later one.
         clearTimeout(this.#timer)

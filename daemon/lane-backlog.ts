@@ -6,9 +6,11 @@ import { monotonicMs } from '../src/clock.ts'
 import {
   listOldestDeliveries,
   listWaitingUpTo,
+  type HeldCopy,
   type PendingDelivery,
 } from '../src/deliveries/delivery-queue-repository.ts'
 import type { DueRequest, QueuePosition, ReadTimes } from '../src/deliveries/due-rows.ts'
+import { LinkedLine } from '../src/linked-line.ts'
 import type { ReadAhead } from './read-ahead.ts'
 
 /** Reading goes on behind what was read last, but from the head at least so often: ids don't commit in order. */
@@ -38,10 +40,10 @@ export class LaneBacklog {
   #at = 0
   /** Of the row that was read last. */
   #place = 0
-  /** Events in the buffer, in flight, or not yet recorded, with their epoch: a read from the head leaves them out. */
-  readonly #held = new Map<string, number>()
-  /** Recorded while a read is under way: its view may be older, and would show them as pending still. */
-  readonly #recordedDuringRead = new Set<string>()
+  /** Copies in the buffer, in flight, or not yet recorded: a read from the head leaves them out. */
+  readonly #held = new LinkedLine<HeldCopy>()
+  /** Events that were recorded while a read is under way: its view may be older, and would show them as pending still. */
+  #recordedDuringRead: string[] = []
   /** Up to here the queue was read; what has come before it since is seen by a look at the head. */
   #position: QueuePosition | undefined
   /** Raised when what was read ahead is dropped: a reading under way then does not count. */
@@ -98,7 +100,9 @@ export class LaneBacklog {
     this.#buffer[this.#at] = undefined
     this.#at += 1
     if (this.#at * 2 >= this.#buffer.length) {
-      this.#buffer = this.#buffer.slice(this.#at)
+      // In place: an old array that is left behind would keep those that it still knows of from being collected as young ones.
+      this.#buffer.copyWithin(0, this.#at)
+      this.#buffer.length -= this.#at
       this.#at = 0
     }
     this.#deps.readAhead.release(delivery.body.length)
@@ -106,22 +110,27 @@ export class LaneBacklog {
   }
 
   /** @returns its epoch, if it was held */
-  recorded(eventId: string): number | undefined {
-    const epoch = this.#held.get(eventId)
-    this.#held.delete(eventId)
-    if (this.#reading) this.#recordedDuringRead.add(eventId)
-    return epoch
+  recorded({ eventId, held }: { eventId: string; held?: HeldCopy | undefined }): number | undefined {
+    if (this.#reading) this.#recordedDuringRead.push(eventId)
+    return held && this.#held.remove(held) ? held.epoch : undefined
   }
 
   get heldEventIds(): string[] {
-    return [...this.#held.keys()]
+    return this.#held.values().map(({ eventId }) => eventId)
+  }
+
+  /** Events of which a reading that comes to its end now must bring nothing. */
+  #known(): Set<string> {
+    const known = new Set(this.#recordedDuringRead)
+    for (let held = this.#held.first; held; held = held.next) known.add(held.eventId)
+    return known
   }
 
   /** What was read ahead is not to be sent, and a reading under way counts for nothing. */
   drop(): void {
     for (const delivery of this.#buffer) {
       if (!delivery) continue
-      this.#held.delete(delivery.eventId)
+      if (delivery.held) this.#held.remove(delivery.held)
       this.#deps.readAhead.release(delivery.body.length)
     }
     this.#buffer = []
@@ -179,7 +188,7 @@ export class LaneBacklog {
    */
   async read(times: ReadTimes, isCurrent: IsCurrent, share = Infinity): Promise<boolean> {
     this.#reading = true
-    this.#recordedDuringRead.clear()
+    this.#recordedDuringRead = []
     try {
       return await this.#read(times, isCurrent, share)
     } finally {
@@ -230,8 +239,9 @@ export class LaneBacklog {
     for (const delivery of read) delivery.place = ++this.#place
     const current: PendingDelivery[] = []
     let areAllCurrent = true
+    const known = this.#known()
     for (const delivery of read) {
-      if (this.#held.has(delivery.eventId) || this.#recordedDuringRead.has(delivery.eventId)) continue
+      if (known.has(delivery.eventId)) continue
       if (isCurrent(delivery)) current.push(delivery)
       else areAllCurrent = false
     }
@@ -259,11 +269,14 @@ export class LaneBacklog {
   async #holdsAllUpTo(position: QueuePosition, times: ReadTimes): Promise<boolean> {
     if (this.#held.size < FEW_HELD) return false
     const waiting = await listWaitingUpTo(this.#deps.knex, this.#webhookId, times, position, this.#held.size + 1)
-    return waiting.every((eventId) => this.#held.has(eventId) || this.#recordedDuringRead.has(eventId))
+    const known = this.#known()
+    return waiting.every((eventId) => known.has(eventId))
   }
 
   #hold(delivery: PendingDelivery): void {
-    this.#held.set(delivery.eventId, delivery.epoch)
+    const { eventId, epoch } = delivery
+    delivery.held = { eventId, epoch, line: undefined, previous: undefined, next: undefined }
+    this.#held.add(delivery.held)
     this.#deps.readAhead.take(delivery.body.length)
     this.#buffer.push(delivery)
   }

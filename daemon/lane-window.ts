@@ -3,6 +3,7 @@
  * what its endpoint is to have at once.
  */
 import { monotonicMs } from '../src/clock.ts'
+import { LinkedLine, type Linked } from '../src/linked-line.ts'
 import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
 import type { AttemptOutcome } from './webhook-client.ts'
 
@@ -13,7 +14,7 @@ const FAILING_WINDOW = 2
 /** Of an endpoint that has just come back, whatever it can be sent otherwise. Source: decisions 5. */
 const RECOVERY_WINDOW = 10
 
-export interface InFlight {
+export interface InFlight extends Linked<InFlight> {
   delivery: PendingDelivery
   startedAt: Date
   startedAtMs: number
@@ -21,7 +22,8 @@ export interface InFlight {
 
 export class LaneWindow {
   readonly #maxInFlight: number
-  readonly #inFlight = new Set<InFlight>()
+  /** In the order in which they were started. */
+  readonly #inFlight = new LinkedLine<InFlight>()
   #window = FIRST_WINDOW
 
   constructor(maxInFlight: number) {
@@ -40,18 +42,19 @@ export class LaneWindow {
 
   /** The oldest has been unanswered for long. */
   get isSlow(): boolean {
-    const [oldest] = this.#inFlight
+    const oldest = this.#inFlight.first
     return oldest !== undefined && monotonicMs() - oldest.startedAtMs >= SLOW_AFTER_MS
   }
 
   start(delivery: PendingDelivery, startedAt: Date): InFlight {
-    const entry: InFlight = { delivery, startedAt, startedAtMs: monotonicMs() }
+    const startedAtMs = monotonicMs()
+    const entry: InFlight = { delivery, startedAt, startedAtMs, line: undefined, previous: undefined, next: undefined }
     this.#inFlight.add(entry)
     return entry
   }
 
   ended(entry: InFlight, { ok, durationMs }: AttemptOutcome): void {
-    this.#inFlight.delete(entry)
+    this.#inFlight.remove(entry)
     this.#window = ok && durationMs < SLOW_AFTER_MS ? Math.min(this.#window * 2, this.#maxInFlight) : FIRST_WINDOW
   }
 }

@@ -159,7 +159,7 @@ export class Lane {
 
   /** Called when a result of this lane is on disk. The caller pumps when it has told of all. */
   recorded(result: AttemptResult): void {
-    const epoch = this.#backlog.recorded(result.eventId)
+    const epoch = this.#backlog.recorded(result)
     if (epoch === undefined || epoch >= this.#state.epoch) return
     // One that has failed waits in the queue again: it is discarded now, whatever else is under way.
     this.#stale = true
@@ -200,7 +200,7 @@ export class Lane {
     if (this.#over) return
     while (this.#mayStart()) this.#start(this.#backlog.take())
     if (!this.#goesOn) {
-      if (this.#inFlight.size === 0) this.#deps.gates.rest(this.#gate, this)
+      if (this.#inFlight.size === 0) this.#deps.gates.forget(this)
       else this.#deps.gates.withdraw(this.#gate, this)
     }
     if (this.#stopping) {

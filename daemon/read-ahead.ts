@@ -11,9 +11,12 @@ const FIRST_BODY_BYTES = 1024
 const MEAN_OF_ROWS = 64
 /** What a lane may read when the budget is used up: enough to go on. */
 const SCARCE_ROWS = 10
+/** What is sent within some 50 ms under full load. With more each would wait for so long that it is moved to the old objects. */
+const ROOMY_ROWS = 1500
 
 export class ReadAhead {
   #bytes = 0
+  #rows = 0
   /** Of readings under way: hundreds of lanes ask in one moment, when nothing has come yet. */
   #rowsUnderWay = 0
   #rowBytes = ROW_BYTES + FIRST_BODY_BYTES
@@ -33,16 +36,18 @@ export class ReadAhead {
 
   /** Whether lanes may read more at once than they do. */
   get isRoomy(): boolean {
-    return this.#expected < LIMIT_BYTES / 2
+    return this.#rows + this.#rowsUnderWay < ROOMY_ROWS && this.#expected < LIMIT_BYTES / 2
   }
 
   take(bodyBytes: number): void {
     const bytes = bodyBytes + ROW_BYTES
+    this.#rows += 1
     this.#bytes += bytes
     this.#rowBytes += (bytes - this.#rowBytes) / MEAN_OF_ROWS
   }
 
   release(bodyBytes: number): void {
+    this.#rows -= 1
     this.#bytes -= bodyBytes + ROW_BYTES
   }
 

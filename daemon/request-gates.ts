@@ -7,6 +7,7 @@
  * queue in one go. (The order of RFC 8290, with requests for bytes.) What it sends in its turn it reads when that is near, and no
  * more: how much is read ahead, and how much a delivery costs, does not depend on how many wait.
  */
+import { LinkedLine, type Linked } from '../src/linked-line.ts'
 import type { GateSize } from './gate-size.ts'
 
 export type GateName = 'healthy' | 'retry'
@@ -22,19 +23,31 @@ export interface GateMember {
 
 /** Requests of a member that had nothing waiting before: a small burst goes before all backlogs. */
 const FIRST_TURN = 10
-/** So many read for their turns while others have theirs; they come together when half of them have gone, and so read together. */
-const MOST_NEAR = 16
+/**
+ * So many read for their turns while others have theirs; they come together when half of them have gone, and so read together. With
+ * twice as many what is read waits for so long that it is moved to the old objects.
+ */
+const MOST_NEAR = 8
+
+/** A member that has something to send. */
+interface Sender extends Linked<Sender> {
+  readonly member: GateMember
+  /** How many requests are left of its turn; undefined: it had nothing waiting before. */
+  left: number | undefined
+}
+
+type SenderLine = LinkedLine<Sender>
 
 /** Members that wait, in the order of asking, each once. */
 interface Waiting {
   /** Had nothing waiting before, or not more than a first turn. */
-  readonly fresh: Set<GateMember>
+  readonly fresh: SenderLine
   /** In the middle of their turns. */
-  readonly going: Set<GateMember>
+  readonly going: SenderLine
   /** Have had their turn, and are the next ones to have another. */
-  readonly near: Set<GateMember>
+  readonly near: SenderLine
   /** Have had their turn. */
-  readonly far: Set<GateMember>
+  readonly far: SenderLine
 }
 
 interface Gate {
@@ -42,12 +55,12 @@ interface Gate {
   inFlight: number
   readonly waiting: Waiting
   /** Of those that are near, who was not ready at the last look. */
-  late: Set<GateMember>
+  late: Set<Sender>
 }
 
 function newGate(size: GateSize): Gate {
-  const waiting = { fresh: new Set<GateMember>(), going: new Set<GateMember>(), near: new Set<GateMember>(), far: new Set<GateMember>() } // prettier-ignore
-  return { size, inFlight: 0, waiting, late: new Set() }
+  const line = (): SenderLine => new LinkedLine<Sender>()
+  return { size, inFlight: 0, waiting: { fresh: line(), going: line(), near: line(), far: line() }, late: new Set() }
 }
 
 /** So many wait that what they read ahead would stand there for long. */
@@ -57,8 +70,8 @@ function isCrowded({ fresh, going, far }: Waiting): boolean {
 
 export class RequestGates {
   readonly #gates: Record<GateName, Gate>
-  /** How many requests are left of each member's turn; it is not in here while it has nothing to send. */
-  readonly #left = new Map<GateMember, number>()
+  /** Whoever has nothing to send is not in here. */
+  readonly #senders = new Map<GateMember, Sender>()
 
   constructor(sizes: Record<GateName, GateSize>) {
     this.#gates = { healthy: newGate(sizes.healthy), retry: newGate(sizes.retry) }
@@ -67,13 +80,14 @@ export class RequestGates {
   /** @returns false when the gate is full; the member is pumped once when that changes */
   tryEnter(name: GateName, member: GateMember): boolean {
     const gate = this.#gates[name]
+    const sender = this.#senderOf(member)
     if (gate.inFlight < gate.size.limit) {
-      if (gate.waiting.near.has(member)) this.#beginTurn(gate, member)
+      if (sender.line === gate.waiting.near) this.#beginTurn(gate, sender)
       gate.inFlight += 1
-      this.#left.set(member, Math.max(0, (this.#left.get(member) ?? FIRST_TURN) - 1))
+      sender.left = Math.max(0, (sender.left ?? FIRST_TURN) - 1)
       return true
     }
-    this.#wait(gate, member)
+    this.#wait(gate, sender)
     return false
   }
 
@@ -81,7 +95,7 @@ export class RequestGates {
   leave(name: GateName, member: GateMember, wantsMore: boolean): void {
     const gate = this.#gates[name]
     gate.inFlight -= 1
-    if (wantsMore) this.#wait(gate, member)
+    if (wantsMore) this.#wait(gate, this.#senderOf(member))
     this.#admit(gate)
   }
 
@@ -91,25 +105,25 @@ export class RequestGates {
    */
   share(name: GateName, member: GateMember): number {
     const gate = this.#gates[name]
-    const left = this.#left.get(member)
-    if (left === undefined || !isCrowded(gate.waiting)) return Infinity
-    if (left > 0) return left
-    this.#wait(gate, member)
-    return gate.waiting.near.has(member) ? gate.size.turn : 0
+    const sender = this.#senders.get(member)
+    if (sender?.left === undefined || !isCrowded(gate.waiting)) return Infinity
+    if (sender.left > 0) return sender.left
+    this.#wait(gate, sender)
+    return sender.line === gate.waiting.near ? gate.size.turn : 0
   }
 
   /** The member has nothing to send for now. */
   withdraw(name: GateName, member: GateMember): void {
-    const gate = this.#gates[name]
-    const { fresh, going, near, far } = gate.waiting
-    for (const some of [fresh, going, far]) some.delete(member)
-    if (near.delete(member)) this.#fillNear(gate)
+    const sender = this.#senders.get(member)
+    if (sender) this.#takeOut(this.#gates[name], sender)
   }
 
-  /** The member has nothing to send, and nothing in flight. */
-  rest(name: GateName, member: GateMember): void {
-    this.#left.delete(member)
-    this.withdraw(name, member)
+  /** The member has nothing to send and nothing in flight, or goes to the other gate. */
+  forget(member: GateMember): void {
+    const sender = this.#senders.get(member)
+    if (!sender) return
+    for (const gate of Object.values(this.#gates)) this.#takeOut(gate, sender)
+    this.#senders.delete(member)
   }
 
   /**
@@ -132,45 +146,59 @@ export class RequestGates {
   /** Called four times a second. Who takes long to get ready keeps its turn, and no longer its place. */
   look(): void {
     for (const gate of Object.values(this.#gates)) {
-      const late = [...gate.waiting.near].filter(({ isReady }) => !isReady)
-      for (const member of late) if (gate.late.has(member)) this.#beginTurn(gate, member)
+      const late = gate.waiting.near.values().filter(({ member }) => !member.isReady)
+      for (const sender of late) if (gate.late.has(sender)) this.#beginTurn(gate, sender)
       gate.late = new Set(late)
     }
-  }
-
-  forget(member: GateMember): void {
-    for (const name of Object.keys(this.#gates)) this.rest(name as GateName, member)
   }
 
   inFlight(name: GateName): number {
     return this.#gates[name].inFlight
   }
 
-  #wait(gate: Gate, member: GateMember): void {
+  #senderOf(member: GateMember): Sender {
+    const known = this.#senders.get(member)
+    if (known) return known
+    const sender: Sender = { member, left: undefined, line: undefined, previous: undefined, next: undefined }
+    this.#senders.set(member, sender)
+    return sender
+  }
+
+  #wait(gate: Gate, sender: Sender): void {
     const { fresh, going, near, far } = gate.waiting
-    const left = this.#left.get(member)
-    if (left === undefined) fresh.add(member)
-    else if (left > 0) going.add(member)
-    else if (!near.has(member)) {
-      far.add(member)
+    const { left } = sender
+    if (left === undefined) this.#putInto(fresh, sender)
+    else if (left > 0) this.#putInto(going, sender)
+    else if (sender.line !== near) {
+      this.#putInto(far, sender)
       this.#fillNear(gate)
     }
   }
 
+  /** Whoever stands there already keeps its place. */
+  #putInto(line: SenderLine, sender: Sender): void {
+    if (sender.line === line) return
+    sender.line?.remove(sender)
+    line.add(sender)
+  }
+
+  #takeOut(gate: Gate, sender: Sender): void {
+    const { fresh, going, near, far } = gate.waiting
+    if (near.remove(sender)) this.#fillNear(gate)
+    else for (const line of [fresh, going, far]) line.remove(sender)
+  }
+
   #fillNear({ waiting: { near, far } }: Gate): void {
     if (near.size > MOST_NEAR / 2) return
-    for (const member of far) {
-      if (near.size >= MOST_NEAR) return
-      far.delete(member)
-      near.add(member)
-      member.prepare()
+    for (let sender = far.first; sender && near.size < MOST_NEAR; sender = far.first) {
+      this.#putInto(near, sender)
+      sender.member.prepare()
     }
   }
 
-  #beginTurn(gate: Gate, member: GateMember): void {
-    this.#left.set(member, gate.size.turn)
-    gate.waiting.near.delete(member)
-    this.#fillNear(gate)
+  #beginTurn(gate: Gate, sender: Sender): void {
+    sender.left = gate.size.turn
+    if (gate.waiting.near.remove(sender)) this.#fillNear(gate)
   }
 
   /** One member a free slot: it takes what it may and asks again. */
@@ -182,17 +210,13 @@ export class RequestGates {
 
   #next(gate: Gate): GateMember | undefined {
     const { fresh, going, near } = gate.waiting
-    for (const some of [fresh, going]) {
-      for (const member of some) {
-        some.delete(member)
-        return member
-      }
-    }
+    const sender = fresh.shift() ?? going.shift()
+    if (sender) return sender.member
     // Whoever is not ready yet goes on by itself when it is.
-    for (const member of near) {
-      if (!member.isReady) continue
-      this.#beginTurn(gate, member)
-      return member
+    for (let ready = near.first; ready; ready = ready.next) {
+      if (!ready.member.isReady) continue
+      this.#beginTurn(gate, ready)
+      return ready.member
     }
     return undefined
   }

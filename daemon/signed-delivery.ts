@@ -44,6 +44,7 @@ export function attemptResult(
     eventId: delivery.eventId,
     dueAt: delivery.dueAt,
     place: delivery.place,
+    held: delivery.held,
     n: delivery.attempts + 1,
     earlyAttempts: delivery.earlyAttempts,
     epoch: delivery.epoch,

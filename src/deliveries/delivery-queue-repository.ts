@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import type { Statement } from '../../db/batch.ts'
+import type { Linked } from '../linked-line.ts'
 import {
   COLUMNS,
   isToBeRead,
@@ -16,6 +17,12 @@ import {
   type ReadTimes,
   type Row,
 } from './due-rows.ts'
+
+/** A copy that a lane has read and not recorded yet, without its body. */
+export interface HeldCopy extends Linked<HeldCopy> {
+  eventId: string
+  epoch: number
+}
 
 export interface PendingDelivery {
   webhookId: string
@@ -34,6 +41,8 @@ export interface PendingDelivery {
   body: Buffer
   /** In the order in which its lane has read it; 0: not read by one yet. */
   place: number
+  /** As its lane holds it. */
+  held?: HeldCopy | undefined
 }
 
 /** Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them. */
@@ -166,6 +175,7 @@ function toPending(webhookId: string, row: Row): PendingDelivery {
     isMessage: row.is_message === 1,
     body: row.body as Buffer,
     place: 0,
+    held: undefined,
   }
 }
 

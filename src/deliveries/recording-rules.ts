@@ -4,6 +4,7 @@
  */
 import { endOfOldCopy, type CopyEnd } from '../messages/message-rules.ts'
 import { judgeAttempt, type HealthEffect, type HealthLimits, type WebhookHealth } from '../webhooks/webhook-health.ts'
+import type { HeldCopy } from './delivery-queue-repository.ts'
 import { nextWaitMs } from './retry-schedule.ts'
 
 export interface AttemptResult {
@@ -15,6 +16,8 @@ export interface AttemptResult {
   dueAt: Date
   /** In the order in which the lane has read. */
   place: number
+  /** As the lane holds its copy. */
+  held?: HeldCopy | undefined
   /** Number of this attempt, from 1. */
   n: number
   /** So many of those before it came before their time: an odd one is followed by another within the minute. */

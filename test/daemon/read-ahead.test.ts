@@ -38,3 +38,16 @@ test('the size of rows is learnt: where bodies are large, fewer are read at once
   for (let row = 0; row < 300; row++) readAhead.take(64 * 1024)
   expect(readAhead.begin(800)).toBeLessThan(300)
 })
+
+test('there is room for more at once while what has been read, or is being read, is sent soon', () => {
+  const readAhead = new ReadAhead()
+  for (let row = 0; row < 1000; row++) readAhead.take(10)
+  expect(readAhead.isRoomy).toBe(true)
+  readAhead.begin(500)
+  expect(readAhead.isRoomy).toBe(false)
+  readAhead.end(500)
+  for (let row = 0; row < 500; row++) readAhead.take(10)
+  expect(readAhead.isRoomy).toBe(false)
+  readAhead.release(10)
+  expect(readAhead.isRoomy).toBe(true)
+})
