@@ -123,6 +123,26 @@ test('what is not recorded yet is held and not read again; what comes before it 
   expect(backlog.underWay).toBe(0)
 })
 
+test('what is held is not read again by a reading that goes on behind a look at the head which ended before it', async () => {
+  const { id, backlog, read, queued } = await backlogOf(50)
+  await read(20)
+  expect(takeAll(backlog)).toEqual(queued.slice(0, 20))
+  const earlier = Array.from({ length: 70 }, (_, n) => `0a${String(n).padStart(24, '0')}`)
+  const { knex } = db.database
+  await knex('event_bodies').insert(earlier.map((event_id) => ({ event_id, body: Buffer.from('{}') })))
+  await knex('delivery_queue').insert(earlier.map((event_id) => ({ webhook_id: id, due_at: new Date(0), event_id, epoch: 1 }))) // prettier-ignore
+  backlog.nudge()
+  await read(20)
+  expect(takeAll(backlog)).toEqual(earlier.slice(0, 40))
+  const taken: string[] = []
+  for (let n = 0; n < 20 && backlog.dryAtMs === undefined; n++) {
+    await read(20)
+    taken.push(...takeAll(backlog))
+  }
+  expect(taken).toEqual([...earlier.slice(40), ...queued.slice(20)])
+  for (const table of ['delivery_queue', 'event_bodies']) await knex(table).whereIn('event_id', earlier).delete()
+})
+
 test('what is recorded while a reading is under way, which may still see it, is not sent again', async () => {
   const { backlog, read } = await backlogOf(2)
   await read()
