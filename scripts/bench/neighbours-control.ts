@@ -10,14 +10,14 @@ import { join, resolve } from 'node:path'
 
 const COPIED = ['daemon', 'db', 'scripts', 'src', 'openapi', 'package.json']
 
-/** One budget of the same total size, and no webhook is ever slow. */
-const CHANGES: { file: string; from: string; to: string }[] = [
+/** The budget of the healthy ones is everybody's, and no webhook is ever slow. */
+export const CHANGES: { file: string; from: string; to: string }[] = [
   {
     file: 'daemon/request-gates.ts',
-    from: 'healthy: newGate(limits.healthy, HEALTHY_TURN),\n      retry: newGate(limits.retry, RETRY_TURN),\n    }',
-    to: 'healthy: newGate(limits.healthy + limits.retry, HEALTHY_TURN),\n      retry: newGate(0, RETRY_TURN),\n    }\n    this.#gates.retry = this.#gates.healthy',
+    from: 'this.#gates = { healthy: newGate(sizes.healthy), retry: newGate(sizes.retry) }',
+    to: 'const one = newGate(sizes.healthy)\n    this.#gates = { healthy: one, retry: one }',
   },
-  { file: 'daemon/lane.ts', from: 'const SLOW_AFTER_MS = 1000', to: 'const SLOW_AFTER_MS = Infinity' },
+  { file: 'daemon/lane-window.ts', from: 'const SLOW_AFTER_MS = 1000', to: 'const SLOW_AFTER_MS = Infinity' },
 ]
 
 /** What one budget is used up by: answers that are good and late. A webhook that fails is held to two requests elsewhere. */
