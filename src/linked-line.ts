@@ -1,7 +1,7 @@
 /**
  * What comes and goes thousands of times a second, in the order in which it came. A `Set` or a `Map` makes a new table each few
  * changes, and each table knows of the next: one that is old keeps all later ones from being collected as young, with everything
- * that stood in them. That was a third of what the daemon's heap took in, and nine of ten looks through all of it.
+ * that stood in them. With buffers that were left behind that was most of what the daemon moved to its old objects.
  */
 
 /** Stands in one line at a time, or in none. */
