@@ -14,6 +14,7 @@ export interface Exchange {
   /**
    * Head and body.
    * @param memory is written to, if there is room for them
+   * @throws when a header is not one
    */
   bytes(memory: RequestMemory | undefined): Buffer
   /** The head has ended. It may settle here, and so abandon the connection. */
@@ -47,6 +48,8 @@ export class EndpointConnection {
   readonly #memory = new RequestMemory()
   #exchange: Exchange | undefined
   #ready = false
+  /** Ready to be written. */
+  #request: Buffer | undefined
   #used = false
   /** Monotonic. */
   #sentAtMs: number | undefined
@@ -65,7 +68,7 @@ export class EndpointConnection {
     this.#socket.on('close', () => this.close())
   }
 
-  /** For a connection that was released. Nothing is written before `send`. */
+  /** For a connection that was released. Nothing is written before `write`. */
   reserve(exchange: Exchange): void {
     this.#exchange = exchange
     this.#answer = new HttpAnswer()
@@ -73,12 +76,24 @@ export class EndpointConnection {
     this.#heard = false
   }
 
-  /** Writes the request, once, unless its connection or its exchange has ended meanwhile. */
-  send(): void {
-    if (!this.#exchange || !this.#ready || this.#over || this.#sentAtMs !== undefined) return
+  /** Puts the request together, unless its connection or its exchange has ended meanwhile. */
+  prepare(): void {
+    if (!this.#exchange || !this.#ready || this.#over) return
+    try {
+      // An answer may come before all of its request has left: that is not to be written over.
+      this.#request = this.#exchange.bytes(this.#socket.writableLength === 0 ? this.#memory : undefined)
+    } catch (error) {
+      this.close(error as Error)
+    }
+  }
+
+  /** Writes what was put together, once. */
+  write(): void {
+    const request = this.#request
+    this.#request = undefined
+    if (!request || !this.#exchange || this.#over) return
     this.#sentAtMs = monotonicMs()
-    // An answer may come before all of its request has left: that is not to be written over.
-    this.#socket.write(this.#exchange.bytes(this.#socket.writableLength === 0 ? this.#memory : undefined))
+    this.#socket.write(request)
   }
 
   /** The exchange is over, whatever of it is still under way. Says nothing to one that has left already. */
@@ -108,7 +123,8 @@ export class EndpointConnection {
     // The deadline's timer keeps the process while an answer is awaited: a connection alone does not.
     this.#socket.unref()
     this.#ready = true
-    this.send()
+    this.prepare()
+    this.write()
   }
 
   /** @returns whether to read on */

@@ -7,6 +7,7 @@ import { monotonicMs } from '../src/clock.ts'
 import { EndpointConnection, type ConnectionOwner, type Exchange } from './endpoint-connection.ts'
 import type { ConnectEndpoint, EndpointOrigin } from './endpoint-connector.ts'
 import type { RequestTarget } from './http-request.ts'
+import type { TurnEnd } from './turn-end.ts'
 
 const IDLE_CONNECTION_MS = 8000
 /** A server that names a time closes at it: a request must not be on its way then. */
@@ -27,18 +28,14 @@ interface Pool extends ConnectionOwner {
 
 export class EndpointPools {
   readonly #connect: ConnectEndpoint
+  readonly #turnEnd: TurnEnd
   readonly #pools = new Map<string, Pool>()
-  #reserved: EndpointConnection[] = []
-  readonly #sendReserved = () => {
-    const reserved = this.#reserved
-    this.#reserved = []
-    for (const connection of reserved) connection.send()
-  }
   readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
   #closed = false
 
-  constructor(connect: ConnectEndpoint) {
+  constructor(connect: ConnectEndpoint, turnEnd: TurnEnd) {
     this.#connect = connect
+    this.#turnEnd = turnEnd
     this.#sweeper.unref()
   }
 
@@ -82,12 +79,11 @@ export class EndpointPools {
 
   /**
    * A used connection is written to at the end of this turn of the event loop, when all that had arrived on it has been read:
-   * what nobody asked for, or the end, must not be taken for what becomes of this request. And all requests of a turn go out in one
-   * go, which wakes whoever takes them once instead of for each.
+   * what nobody asked for, or the end, must not be taken for what becomes of this request.
    */
   #reserve(connection: EndpointConnection, exchange: Exchange): void {
     connection.reserve(exchange)
-    if (this.#reserved.push(connection) === 1) setImmediate(this.#sendReserved)
+    this.#turnEnd.write(connection)
   }
 
   #poolOf({ pool: name, host, port }: RequestTarget): Pool {

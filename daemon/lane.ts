@@ -11,7 +11,7 @@ import { LaneBacklog, type LaneBacklogDeps } from './lane-backlog.ts'
 import { LaneWindow, type InFlight } from './lane-window.ts'
 import type { GateName, RequestGates } from './request-gates.ts'
 import type { TakenLane } from './lane-ownership.ts'
-import { attemptResult, signedRequest } from './signed-delivery.ts'
+import { attemptResult, SignedRequest } from './signed-delivery.ts'
 import type { AttemptOutcome, WebhookClient } from './webhook-client.ts'
 
 /** A dry lane listens so long before it settles, so that a trickle of events does not have it taken anew for each. */
@@ -266,7 +266,7 @@ export class Lane {
   #start(delivery: PendingDelivery): void {
     const { clock, client } = this.#deps
     const entry = this.#inFlight.start(delivery, clock.now())
-    client.send(signedRequest(this.#settings, delivery, entry.startedAt), (outcome) => this.#ended(entry, outcome))
+    client.send(new SignedRequest(this.#settings, delivery, entry.startedAt), (outcome) => this.#ended(entry, outcome))
   }
 
   #ended(entry: InFlight, outcome: AttemptOutcome): void {

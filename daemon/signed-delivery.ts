@@ -10,19 +10,39 @@ import { publicEventId } from '../src/ids.ts'
 import { keysAt, type DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import type { AttemptOutcome, WebhookRequest } from './webhook-client.ts'
 
-/** @param startedAt the attempt's own time: each attempt is signed anew, under the same id */
-export function signedRequest(settings: DeliverySettings, delivery: PendingDelivery, startedAt: Date): WebhookRequest {
-  const timestamp = Math.floor(startedAt.getTime() / 1000)
-  const id = publicEventId(delivery.eventId)
-  return {
-    accountId: settings.accountId,
-    endpoint: settings.endpoint,
-    headers: {
+/** Each attempt is signed anew, under the same id; that is done when it is put together, beside others. */
+export class SignedRequest implements WebhookRequest {
+  readonly #settings: DeliverySettings
+  readonly #delivery: PendingDelivery
+  readonly #startedAt: Date
+
+  /** @param startedAt the attempt's own time */
+  constructor(settings: DeliverySettings, delivery: PendingDelivery, startedAt: Date) {
+    this.#settings = settings
+    this.#delivery = delivery
+    this.#startedAt = startedAt
+  }
+
+  get accountId(): string {
+    return this.#settings.accountId
+  }
+
+  get endpoint(): string {
+    return this.#settings.endpoint
+  }
+
+  get body(): Buffer {
+    return this.#delivery.body
+  }
+
+  get headers(): Record<string, string> {
+    const timestamp = Math.floor(this.#startedAt.getTime() / 1000)
+    const id = publicEventId(this.#delivery.eventId)
+    return {
       'webhook-id': id,
       'webhook-timestamp': String(timestamp),
-      'webhook-signature': sign(keysAt(settings, startedAt), id, timestamp, delivery.body),
-    },
-    body: delivery.body,
+      'webhook-signature': sign(keysAt(this.#settings, this.#startedAt), id, timestamp, this.body),
+    }
   }
 }
 

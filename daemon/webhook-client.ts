@@ -9,6 +9,7 @@ import { createEndpointConnector, type ConnectorOptions } from './endpoint-conne
 import { EndpointPools } from './endpoint-pools.ts'
 import type { HttpAnswer } from './http-answer.ts'
 import { headEnd, requestBytes, requestTarget, type RequestMemory, type RequestTarget } from './http-request.ts'
+import { TurnEnd, type Settling } from './turn-end.ts'
 
 /** From the start of the attempt (name look-up) to the end of the answer's head. Source: specification, delivery rule 1. */
 const HEAD_DEADLINE_MS = 10_000
@@ -21,7 +22,8 @@ export interface WebhookRequest {
   /** Whose endpoint it is: no connection carries requests of two accounts. */
   accountId: string
   endpoint: string
-  headers: Record<string, string>
+  /** Looked at when the request is put together, which is later where others are under way. */
+  readonly headers: Record<string, string>
   body: Buffer
 }
 
@@ -50,11 +52,13 @@ export interface WebhookClientOptions extends ConnectorOptions {
 
 /** @param headDeadlineMs from the start of an attempt to the end of the answer's head; 10 s by the specification */
 export function createWebhookClient(options: WebhookClientOptions, headDeadlineMs = HEAD_DEADLINE_MS): WebhookClient {
+  const turnEnd = new TurnEnd()
   const shared: Shared = {
-    pools: new EndpointPools(createEndpointConnector(options)),
+    turnEnd,
+    pools: new EndpointPools(createEndpointConnector(options), turnEnd),
     headDeadlineMs,
     headDeadlines: new Deadlines<Attempt>(headDeadlineMs, (attempt) => attempt.timeOut()),
-    bodyDeadlines: new Deadlines<Attempt>(BODY_READ_MS, (attempt) => attempt.ended()),
+    bodyDeadlines: new Deadlines<Attempt>(BODY_READ_MS, (attempt) => attempt.settle()),
   }
   /** By account and endpoint: a key of both would be made anew for each request. */
   const targets = new Map<string, Map<string, RequestTarget>>()
@@ -86,7 +90,7 @@ export function createWebhookClient(options: WebhookClientOptions, headDeadlineM
       queueMicrotask(() => done({ ...UNUSABLE_ENDPOINT }))
       return
     }
-    new Attempt(shared, target, done).start(request)
+    new Attempt(shared, target, request, done).start()
   }
 
   return {
@@ -101,6 +105,7 @@ export function createWebhookClient(options: WebhookClientOptions, headDeadlineM
 }
 
 interface Shared {
+  turnEnd: TurnEnd
   pools: EndpointPools
   headDeadlineMs: number
   headDeadlines: Deadlines<Attempt>
@@ -117,14 +122,11 @@ const UNUSABLE_ENDPOINT: AttemptOutcome = {
   durationMs: 0,
 }
 
-const NOTHING: Buffer = Buffer.alloc(0)
-
-class Attempt implements Exchange {
+class Attempt implements Exchange, Settling {
   readonly #shared: Shared
   readonly #target: RequestTarget
+  readonly #request: WebhookRequest
   readonly #done: (outcome: AttemptOutcome) => void
-  #headEnd = ''
-  #body = NOTHING
   readonly #startedAtMs = monotonicMs()
   #deadlines: Deadlines<Attempt>
   #deadline: Deadline<Attempt>
@@ -135,18 +137,17 @@ class Attempt implements Exchange {
   #starting = true
   #settled = false
 
-  constructor(shared: Shared, target: RequestTarget, done: (outcome: AttemptOutcome) => void) {
+  constructor(shared: Shared, target: RequestTarget, request: WebhookRequest, done: (outcome: AttemptOutcome) => void) {
     this.#shared = shared
     this.#target = target
+    this.#request = request
     this.#done = done
     this.#deadlines = shared.headDeadlines
     this.#deadline = this.#deadlines.add(this, this.#startedAtMs)
   }
 
-  start({ headers, body }: WebhookRequest): void {
+  start(): void {
     try {
-      this.#headEnd = headEnd(headers, body)
-      this.#body = body
       this.#connection = this.#shared.pools.send(this.#target, this, this.#startedAtMs)
     } catch (error) {
       this.failed(error as Error, false)
@@ -155,7 +156,8 @@ class Attempt implements Exchange {
   }
 
   bytes(memory: RequestMemory | undefined): Buffer {
-    return requestBytes(this.#target, this.#headEnd, this.#body, memory)
+    const { headers, body } = this.#request
+    return requestBytes(this.#target, headEnd(headers, body), body, memory)
   }
 
   answered(answer: HttpAnswer): void {
@@ -175,12 +177,12 @@ class Attempt implements Exchange {
   }
 
   ended(): void {
-    this.#settle()
+    this.#shared.turnEnd.settle(this)
   }
 
   failed(error: Error, untouched: boolean): void {
     // The verdict fell with the head; what becomes of the body changes nothing.
-    if (this.#outcome) return this.#settle()
+    if (this.#outcome) return this.settle()
     const fault = attemptFault(error)
     if (fault.class === 'reset' && untouched && !this.#retried) return this.#retry()
     this.#fail(fault.class, fault.error)
@@ -215,10 +217,10 @@ class Attempt implements Exchange {
       retryAfter: undefined,
       durationMs,
     }
-    this.#settle()
+    this.settle()
   }
 
-  #settle(): void {
+  settle(): void {
     if (this.#settled || !this.#outcome) return
     this.#settled = true
     this.#deadlines.remove(this.#deadline)
