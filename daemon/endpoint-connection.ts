@@ -104,14 +104,14 @@ export class EndpointConnection {
   }
 
   /** @param error what its exchange fails with, if there is one */
-  close(error = connectionOver()): void {
+  close(error?: Error): void {
     if (this.#over) return
     this.#over = true
     this.#owner.gone(this)
     this.#socket.destroy()
     const exchange = this.#exchange
     this.#exchange = undefined
-    exchange?.failed(error, this.#used && !this.#heard && this.#isJustSent())
+    exchange?.failed(error ?? connectionOver(), this.#used && !this.#heard && this.#isJustSent())
   }
 
   /** Later its end is no longer that of an idle connection: whoever ends it has had the request. */
