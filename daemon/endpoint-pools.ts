@@ -105,9 +105,8 @@ export class EndpointPools {
   #sweep(nowMs: number): void {
     const areClosing = this.#expired.length > 0
     for (const [name, pool] of this.#pools) {
-      for (let at = pool.free.length - 1; at >= 0; at--) {
-        if (pool.free[at]!.idleUntilMs <= nowMs) this.#expired.push(...pool.free.splice(at, 1))
-      }
+      // They stay among the free ones until they are closed: one that has expired is not sent over.
+      if (!areClosing) this.#expired.push(...pool.free.filter(({ idleUntilMs }) => idleUntilMs <= nowMs))
       if (pool.open.size === 0 && nowMs - pool.usedAtMs > IDLE_POOL_MS) this.#pools.delete(name)
     }
     if (!areClosing) this.#closeSome()

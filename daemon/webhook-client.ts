@@ -20,11 +20,11 @@ const MAX_TARGETS = 5000
 
 export interface WebhookRequest {
   /** Whose endpoint it is: no connection carries requests of two accounts. */
-  accountId: string
-  endpoint: string
+  readonly accountId: string
+  readonly endpoint: string
   /** Looked at when the request is put together, which is later where others are under way. */
   readonly headers: Record<string, string>
-  body: Buffer
+  readonly body: Buffer
 }
 
 export interface AttemptOutcome {
