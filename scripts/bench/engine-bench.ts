@@ -45,13 +45,16 @@ export async function fanOutRate(world: BenchWorld): Promise<number> {
   return rate
 }
 
-/** The share of a core that an idle daemon takes with so many webhooks, in per cent. */
+/** By then what a start needs is compiled, and what it has left behind is cleared up. */
+const SETTLED_MS = 10_000
+
+/** The share of a core that an idle daemon takes with so many webhooks, in per cent: of one that has been up for a while. */
 export async function idleShare(world: BenchWorld, webhooks: number): Promise<number> {
   const seconds = 5
   await world.clear()
   await world.addWebhooks(Array.from({ length: webhooks }, (_, n) => world.url(`ok/${n}`)))
   const daemon = await world.startDaemon()
-  await new Promise((resolve) => setTimeout(resolve, 1500))
+  await new Promise((resolve) => setTimeout(resolve, SETTLED_MS))
   const before = await cpuSeconds(daemon.pid!)
   await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
   const share = ((await cpuSeconds(daemon.pid!)) - before) / seconds

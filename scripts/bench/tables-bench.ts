@@ -26,6 +26,8 @@ const EVENTS_A_ROUND = 20
 const PURGED_AT_ONCE = 25
 /** The oldest twentieth has expired. */
 const OLDEST_DAYS = 95
+/** Between two lines about the writing. */
+const PROGRESS_MS = 10_000
 
 /** @throws when the disk can't hold it */
 export async function requireDisk(folder: string, events: number): Promise<void> {
@@ -72,6 +74,7 @@ async function fill(
   await knex('bench_places').delete()
   await knex.raw(`INSERT INTO bench_places SELECT * FROM (${places}) p`, labIds.flatMap((labId, n) => [n, labId, webhookIds[n]!])) // prettier-ignore
   const startedAtMs = monotonicMs()
+  let reportedAtMs = startedAtMs
   for (let from = first; from < until; from += EVENTS_A_STATEMENT) {
     const to = Math.min(until, from + EVENTS_A_STATEMENT) - 1
     const age = `TIMESTAMPADD(SECOND, -${OLDEST_DAYS * 86_400} + FLOOR((x.n - ${first}) * ${OLDEST_DAYS * 86_400 - 3600} / ${until - first}), UTC_TIMESTAMP(3))`
@@ -98,8 +101,9 @@ async function fill(
       }
     })
     const done = to + 1
-    if (done % 500_000 === 0 || done === until) {
-      const rate = ((done - first) / (monotonicMs() - startedAtMs)) * 1000
+    if (done === until || monotonicMs() - reportedAtMs >= PROGRESS_MS) {
+      reportedAtMs = monotonicMs()
+      const rate = ((done - first) / (reportedAtMs - startedAtMs)) * 1000
       process.stderr.write(`bench: ${done} of ${until} events written, ${Math.round(rate)}/s, ${Math.round((until - done) / rate)} s to go\n`) // prettier-ignore
     }
   }
