@@ -21,14 +21,15 @@ import {
 export interface Statement {
   sql: string
   values?: unknown[]
-  /** Of one in a round trip, and not the first: told when the server has carried out all before it. It must not throw. */
-  reached?: () => void
 }
 
 /** A statement's rows, or what it changed. */
 export type BatchResult = RowDataPacket[] & ResultSetHeader
 
-/** Sends statements in one round trip, in order; the first that fails ends them, and the transaction is rolled back. */
+/**
+ * Sends statements in one round trip, in order; the first that fails ends them, and the transaction is rolled back. They are on their
+ * way when it returns.
+ */
 export type Send = (statements: Statement[]) => Promise<BatchResult[]>
 
 export interface BatchPool {
@@ -108,17 +109,9 @@ export function createBatchPool(
   const prepared = new WeakSet<PoolConnection>()
   const clocks = new WeakMap<PoolConnection, ClockView>()
 
-  /** @param reached told when so many statements have been carried out, while the others are under way */
-  async function query(connection: PoolConnection, sql: string, reached?: () => void, after = 0): Promise<unknown> {
+  async function query(connection: PoolConnection, sql: string): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const command = connection.query(sql, (error, results) => (error ? reject(error) : resolve(results)))
-      if (!reached) return
-      let carriedOut = 0
-      // The driver tells of each result as it comes.
-      command.on('fields', () => {
-        carriedOut += 1
-        if (carriedOut === after) reached()
-      })
+      connection.query(sql, (error, results) => (error ? reject(error) : resolve(results)))
     })
   }
 
@@ -193,9 +186,8 @@ export function createBatchPool(
       begun = true
       const commits = statements.at(-1)?.sql === COMMIT.sql
       const fences = commits ? fence(connection) : []
-      const telling = statements.findIndex(({ reached }) => reached)
       texts.splice(-1, 0, ...fences)
-      const results = await query(connection, texts.join(';\n'), statements[telling]?.reached, telling)
+      const results = await query(connection, texts.join(';\n'))
       if (commits) committed = true
       if (texts.length === 1) return [results] as BatchResult[]
       return (results as BatchResult[]).toSpliced(-1 - fences.length, fences.length)

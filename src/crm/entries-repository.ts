@@ -23,20 +23,20 @@ export interface NewEntry {
 }
 
 /**
- * Writes an entry with its company, in one round trip. The guards come first: their primary key decides which of
- * several requests at once is the day's first, and who loses has written nothing else.
+ * Writes an entry with its company, in one round trip. The guards come early: their primary key decides which of
+ * several requests at once is the day's first, and who loses has written nothing else but that its event waits.
  * @param end what else belongs to the request; `COMMIT` at its end where the caller's transaction leaves that to it
- * @param eventWritten told when the event waits for its fan-out, while the rest and the COMMIT are under way. It must not throw
- * @returns the id of the entry that was there before; undefined: this one is written
+ * @param onSent told when all of it is on its way. It must not throw
+ * @returns the id of the entry that was there before, whose caller rolls back; undefined: this one is written
  */
 export async function insertEntry(
   send: Send,
   made: NewEntry,
   end: Statement[],
-  eventWritten?: () => void,
+  onSent?: () => void,
 ): Promise<string | undefined> {
   try {
-    await insertEntries(send, [made], end, eventWritten)
+    await insertEntries(send, [made], end, onSent)
     return undefined
   } catch (error) {
     if (!isDuplicate(error) || made.guards.length === 0) throw error
@@ -47,26 +47,30 @@ export async function insertEntry(
 /**
  * The same for entries of several accounts.
  * @param made in the order of their accounts, as everybody locks their guards
- * @param eventWritten told when the events wait for their fan-out
+ * @param onSent told when all of it is on its way
  * @throws when one of them is the second of its day: then none is written
  */
 export async function insertEntries(
   send: Send,
   made: NewEntry[],
   end: Statement[],
-  eventWritten?: () => void,
+  onSent?: () => void,
 ): Promise<void> {
   const events = made.map(({ event }) => event)
   const traceParents = made.map(({ traceParent }) => traceParent)
-  await send([
+  const [waiting, ...recorded] = recordEventStatements(events, traceParents)
+  const sent = send([
+    waiting,
     ...guardStatements(made),
-    ...recordEventStatements(events, traceParents),
-    { ...entriesStatement(made.map(({ entry }) => entry)), ...(eventWritten ? { reached: eventWritten } : {}) },
+    ...recorded,
+    entriesStatement(made.map(({ entry }) => entry)),
     ...itemStatements(made.map(({ entry }) => entry)),
     insertNotificationsStatement(made.map(({ notification }) => notification)),
     ...turnStatements(made),
     ...end,
   ])
+  onSent?.()
+  await sent
 }
 
 /**

@@ -34,7 +34,7 @@ export interface EntryCall {
 export interface EntriesTogetherDeps {
   batch: BatchPool
   clock: Clock
-  /** Told of the event of one that is written by itself, once it waits, while its transaction is under way. */
+  /** Told of the event of one that is written by itself, while the end of its transaction is on its way to the database. */
   committing: (eventId: string) => void
 }
 
@@ -177,7 +177,7 @@ async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
 
 async function createAlone(deps: EntriesTogetherDeps, call: Call, admitted: Admitted | undefined): Promise<Entry> {
   const account = admitted ? admitted.admit() : await call.caller.admit()
-  const wish = { ...wishOf(deps, call, account), eventWritten: () => deps.committing(call.eventId) }
+  const wish = { ...wishOf(deps, call, account), onSent: () => deps.committing(call.eventId) }
   return withinBudget(() => deps.batch.transaction((send) => createEntryIn(send, wish, () => [COMMIT])))
 }
 

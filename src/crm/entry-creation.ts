@@ -31,8 +31,8 @@ export interface EntryWish {
   now: Date
   /** Of the event that tells of it, where somebody is to be told; undefined: any. */
   eventId?: string
-  /** Told when that event waits for its fan-out, while its transaction is under way. It must not throw. */
-  eventWritten?: () => void
+  /** Told when the rest of its transaction, with that event, is on its way to the database. It must not throw. */
+  onSent?: () => void
   /** Made by staff, for a lab that the account has; otherwise by an integrator. */
   isOfStaff?: true
 }
@@ -45,7 +45,7 @@ export interface EntryWish {
 export async function createEntryIn(send: Send, wish: EntryWish, endOf: (made: Entry) => Statement[]): Promise<Entry> {
   const known = await findEntryReferences(send, { accountId: wish.account.id, body: wish.body })
   const made = newEntryOf(wish, known, currentTraceParent())
-  const leadId = await insertEntry(send, made, endOf(made.entry), wish.eventWritten)
+  const leadId = await insertEntry(send, made, endOf(made.entry), wish.onSent)
   if (leadId !== undefined) throw duplicateEntry(leadId)
   return made.entry
 }

@@ -25,9 +25,9 @@ export function entryHandlers({ database, clock, hint }: HandlerDeps): EntryHand
     return withinBudget(() =>
       database.batch.transaction(async (send) => {
         await idempotency.claim(send)
-        const eventWritten = () => committing(wish.eventId)
+        const onSent = () => committing(wish.eventId)
         const endOf = (entry: Entry) => [...idempotency.record(answerOf(entry)), COMMIT]
-        return createEntryIn(send, { ...wish, eventWritten, scheduledAt, now: clock.now() }, endOf)
+        return createEntryIn(send, { ...wish, onSent, scheduledAt, now: clock.now() }, endOf)
       }),
     )
   }

@@ -97,8 +97,8 @@ export class DaemonHints {
   /**
    * Returns at once. Call it after the commit.
    * @param kind `events`: something waits for its fan-out; `lanes`: lanes that others own got something to send;
-   *   `settings`: somebody waits until a lane's owner has read its settings again; `committing`: an event that is written, and whose
-   *   COMMIT follows at once, of which `events` tells when it has ended
+   *   `settings`: somebody waits until a lane's owner has read its settings again; `committing`: an event that is on its way to the
+   *   database together with its COMMIT, of which `events` tells when that has ended
    */
   send(kind: HintKind = 'events', options: HintOptions = {}): void {
     const nowMs = monotonicMs()

@@ -12,9 +12,14 @@ import { routingTime, routingTimeOfEach } from './routing-time.ts'
  * The statements that record events; they belong in the transaction of the business rows, so that neither is there
  * without the other. `recorded_at` is the database's own clock in the statement (the session's time zone is UTC), see
  * `routing-time.ts`: routing compares it with the times at which webhooks became active.
+ * By the first of them the events wait for their fan-out: a daemon that is told of one while the others are under way finds it, and
+ * waits for the end of its transaction.
  * @param traceParents of the requests that the events come from, where this is not the request itself
  */
-export function recordEventStatements(events: RecordedEvent[], traceParents?: (string | null)[]): Statement[] {
+export function recordEventStatements(
+  events: RecordedEvent[],
+  traceParents?: (string | null)[],
+): [Statement, ...Statement[]] {
   // Without its row in messages nobody would ever send it.
   if (events.some(({ type }) => isMessageType(type))) throw new Error('a message is recorded by recordMessage')
   return outboxStatements(events, 0, traceParents)
@@ -25,13 +30,17 @@ export function recordMessageEventStatements(event: MessageEvent): Statement[] {
   return outboxStatements([event], 1)
 }
 
-function outboxStatements(events: RecordedEvent[], isMessage: 0 | 1, traceParents?: (string | null)[]): Statement[] {
+function outboxStatements(
+  events: RecordedEvent[],
+  isMessage: 0 | 1,
+  traceParents?: (string | null)[],
+): [Statement, ...Statement[]] {
   return [
-    ...eventStatements(events, isMessage, traceParents),
     {
       sql: `INSERT INTO unrouted_events (event_id, is_message) VALUES ${events.map(() => '(?, ?)').join(', ')}`,
       values: events.flatMap(({ id }) => [id, isMessage]),
     },
+    ...eventStatements(events, isMessage, traceParents),
   ]
 }
 

@@ -2,11 +2,11 @@
 import { createSocket } from 'node:dgram'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { startHttpsReceiver, type Answer, type HttpsReceiver } from '../../scripts/https-receiver.ts'
-import { COMMIT, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
+import { COMMIT, sendThrough, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
 import type { Database } from '../../db/connection.ts'
 import type { RunningDaemon } from '../../daemon/daemon.ts'
 import { hintDatagram } from '../../src/events/daemon-hints.ts'
-import { recordEvent } from '../../src/events/events-repository.ts'
+import { recordEventStatements } from '../../src/events/events-repository.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
@@ -223,22 +223,21 @@ test('an event of which it was told before its end is fanned out, and sent when 
   expect(isSentWhileHeld).toBe(true)
 })
 
-/** An event whose transaction is under way. */
+/** An event whose transaction is under way: that it waits is written, and the rest is when it is committed. */
 async function begunEvent(): Promise<{ id: string; end: (how: 'commit' | 'rollback') => Promise<void> }> {
   const trx = await db.database.knex.transaction()
   const id = newId(world.clock.nowMs())
   const nobody = { corporateId: null, doctorId: null, hospitalId: null }
   const body = Buffer.from(JSON.stringify({ id: publicEventId(id) }))
-  await recordEvent(trx, {
-    id,
-    accountId: world.accountId,
-    labId,
-    type: 'lead.created',
-    subjectId: id,
-    ...nobody,
-    body,
-  })
-  return { id, end: async (how) => void (await trx[how]()) }
+  const event = { id, accountId: world.accountId, labId, type: 'lead.created' as const, subjectId: id, ...nobody, body }
+  const [waiting, ...rest] = recordEventStatements([event])
+  const send = sendThrough(trx)
+  await send([waiting])
+  const end = async (how: 'commit' | 'rollback') => {
+    if (how === 'commit') await send(rest)
+    await trx[how]()
+  }
+  return { id, end }
 }
 
 test('one whose transaction has not ended is waited for, and sent when that has and somebody says so', async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { COMMIT, idList, type BatchResult, type Statement } from '../../db/batch.ts'
+import { idList, type BatchResult, type Statement } from '../../db/batch.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
@@ -45,27 +45,4 @@ test('whatever stands in a list of ids stays a text', async () => {
   const evil = ["a') OR ('1' = '1", "\\'", "b','c", '"', "') -- "]
   const rows = await ask({ sql: "SELECT 'd' IN (?) AS others, ? IN (?) AS own", values: [idList(evil), evil[0], idList(evil)] }) // prettier-ignore
   expect(rows[0]).toEqual({ others: 0, own: 1 })
-})
-
-test('a statement is told of when those before it have been carried out, and not when one of them has failed', async () => {
-  const { batch } = db.database
-  const told: string[] = []
-  const slow: Statement = { sql: 'SELECT SLEEP(0.2) AS slept', reached: () => told.push('reached') }
-  const startedAt = performance.now()
-  let reachedAt = 0
-  const results = await batch.transaction((send) =>
-    send([
-      { sql: 'SELECT 1 AS one UNION SELECT 2' },
-      { sql: 'DO 0' },
-      { ...slow, reached: () => (reachedAt = performance.now()) },
-      { sql: 'SELECT 3' },
-      COMMIT,
-    ]),
-  )
-  expect(results.map((rows) => rows.length)).toEqual([2, undefined, 1, 1, undefined])
-  expect(reachedAt).toBeGreaterThan(startedAt)
-  expect(performance.now() - reachedAt).toBeGreaterThan(150)
-  await expect(batch.transaction((send) => send([{ sql: 'SELECT nothing FROM nowhere' }, slow]))).rejects.toThrow()
-  await batch.transaction((send) => send([{ sql: 'DO 0' }, { ...COMMIT, reached: () => told.push('last') }]))
-  expect(told).toEqual(['last'])
 })
