@@ -48,7 +48,7 @@ export async function fanOutRate(world: BenchWorld): Promise<number> {
 /** Of a core. */
 const QUIET_SHARE = 0.05
 /** By then what a start needs is compiled, and what it has left behind is cleared up. */
-const SETTLED_MS = 10_000
+const SETTLED_MS = 6500
 
 /** The share of a core that an idle daemon takes with so many webhooks, in per cent: of one that has been up for a while. */
 export async function idleShare(world: BenchWorld, webhooks: number): Promise<number> {
