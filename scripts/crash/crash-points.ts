@@ -320,7 +320,8 @@ const DAY = 86_400
 export const CRASH_POINTS: CrashPoint[] = [
   leadPoint('api.before_begin', /LEFT JOIN labs l FORCE INDEX \(PRIMARY\)/, 'before', false),
   leadPoint('api.after_lead', /INSERT INTO entries /, 'within', false),
-  leadPoint('api.after_event', /INSERT INTO unrouted_events/, 'within', false),
+  leadPoint('api.event_waits', /INSERT INTO unrouted_events/, 'within', false),
+  leadPoint('api.after_event', /INSERT INTO event_bodies/, 'within', false),
   leadPoint('api.after_commit', /INSERT INTO entries /, 'after', true),
   afterReply,
   afterDelete,
