@@ -72,5 +72,6 @@ async function databaseQuiet(world: BenchWorld): Promise<void> {
     const before = await cpuSeconds(world.databasePid)
     await new Promise((resolve) => setTimeout(resolve, 1000))
     share = (await cpuSeconds(world.databasePid)) - before
+    if (share > QUIET_SHARE && monotonicMs() >= untilMs) process.stderr.write('bench: the database is not idle yet\n')
   }
 }
