@@ -27,8 +27,8 @@ export interface Statement {
 export type BatchResult = RowDataPacket[] & ResultSetHeader
 
 /**
- * Sends statements in one round trip, in order; the first that fails ends them, and the transaction is rolled back. They are on their
- * way when it returns.
+ * Sends statements in one round trip, in order; the first that fails ends them, and the transaction is rolled back. A batch's are on
+ * their way when it returns.
  */
 export type Send = (statements: Statement[]) => Promise<BatchResult[]>
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { idList, type BatchResult, type Statement } from '../../db/batch.ts'
+import { COMMIT, idList, type BatchResult, type Statement } from '../../db/batch.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
@@ -45,4 +45,14 @@ test('whatever stands in a list of ids stays a text', async () => {
   const evil = ["a') OR ('1' = '1", "\\'", "b','c", '"', "') -- "]
   const rows = await ask({ sql: "SELECT 'd' IN (?) AS others, ? IN (?) AS own", values: [idList(evil), evil[0], idList(evil)] }) // prettier-ignore
   expect(rows[0]).toEqual({ others: 0, own: 1 })
+})
+
+test('what each statement brings comes in their order, and one that fails ends all', async () => {
+  const { batch } = db.database
+  const results = await batch.transaction((send) =>
+    send([{ sql: 'SELECT 1 AS one UNION SELECT 2' }, { sql: 'DO 0' }, { sql: 'SELECT 3' }, COMMIT]),
+  )
+  expect(results.map((rows) => rows.length)).toEqual([2, undefined, 1, undefined])
+  const failing = batch.transaction((send) => send([{ sql: 'SELECT nothing FROM nowhere' }, { sql: 'DO 0' }, COMMIT]))
+  await expect(failing).rejects.toThrow(/nowhere/)
 })
