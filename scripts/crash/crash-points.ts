@@ -55,30 +55,42 @@ function deadline(fault: string): Promise<never> {
   return new Promise((_, reject) => setTimeout(() => reject(new Error(fault)), 20_000).unref())
 }
 
-/** Killed while it creates a lead: either nothing of it is there, or everything, and then it is delivered exactly once. */
-function leadPoint(name: string, statement: RegExp, when: When, isCommitted: boolean): CrashPoint {
+/** Leads of an account without a key after which the next one is foreseen. */
+const PRACTICE = 3
+
+/**
+ * Killed while it creates a lead: either nothing of it is there, or everything, and then it is delivered exactly once.
+ * @param practice leads before it
+ */
+function leadPoint(name: string, statement: RegExp, when: When, isCommitted: boolean, practice = 0): CrashPoint {
   return {
     name,
     process: 'api',
     async run(stage) {
       const { arena } = stage
       const { api, tenant, webhook } = await prepareApi(stage)
-      const headers = { 'idempotency-key': `key-${webhook}` }
+      const headers: Record<string, string> = practice > 0 ? {} : { 'idempotency-key': `key-${webhook}` }
       const lead = leadBody(tenant, name)
-      const create = (url: string) => call(undefined, 'POST', `${url}/client/crm/lead/create`, tenant, lead, headers)
+      const create = (url: string, body = lead) =>
+        call(undefined, 'POST', `${url}/client/crm/lead/create`, tenant, body, headers)
+      for (let n = 0; n < practice; n++)
+        must((await create(api.url, leadBody(tenant, `${name}-${n}`))).status === 200, 'no lead before it')
       let answer: Awaited<ReturnType<typeof create>> | undefined
       await killAt(api, { statement, when }, async () => (answer = await create(api.url)))
       await until('the client sees the end', () => answer !== undefined)
       must(answer!.status === null, `the client got ${answer!.status}`)
       stage.api = await arena.startApi()
       const rows = await count(arena, 'entries', { account_id: tenant.account })
-      must(rows === (isCommitted ? 1 : 0), `${rows} rows of the lead`)
+      must(rows - practice === (isCommitted ? 1 : 0), `${rows - practice} rows of the lead`)
       must((await count(arena, 'events', { account_id: tenant.account })) === rows, 'the event is not with its lead')
-      // In doubt, the client asks again with its key: the first result, or the only one.
+      // In doubt, the client asks again: with its key it gets the first result, or the only one; without, that there is one.
       const again = await create(stage.api.url)
-      must(again.status === 200, `the repeat got ${again.status}`)
-      must((await count(arena, 'entries', { account_id: tenant.account })) === 1, 'the repeat made a second lead')
-      await deliveredOnce(stage, webhook)
+      must(again.status === (practice > 0 && isCommitted ? 409 : 200), `the repeat got ${again.status}`)
+      must(
+        (await count(arena, 'entries', { account_id: tenant.account })) === practice + 1,
+        'the repeat made a second lead',
+      )
+      await deliveredOnce(stage, webhook, practice + 1)
     },
   }
 }
@@ -91,11 +103,11 @@ async function prepareApi(stage: Stage) {
   return { api, tenant, webhook }
 }
 
-async function deliveredOnce(stage: Stage, webhook: string): Promise<void> {
-  await until('the delivery', () => receiptsOf(stage, webhook).length > 0)
+async function deliveredOnce(stage: Stage, webhook: string, events = 1): Promise<void> {
+  await until('the delivery', () => receiptsOf(stage, webhook).length >= events)
   await until('the end of the delivery', () => isWebhookDry(stage.arena.database, webhook))
   const { length } = receiptsOf(stage, webhook)
-  must(length === 1, `received ${length} times`)
+  must(length === events, `${events} received ${length} times`)
 }
 
 const afterReply: CrashPoint = {
@@ -323,6 +335,9 @@ export const CRASH_POINTS: CrashPoint[] = [
   leadPoint('api.event_waits', /INSERT INTO unrouted_events/, 'within', false),
   leadPoint('api.after_event', /INSERT INTO event_bodies/, 'within', false),
   leadPoint('api.after_commit', /INSERT INTO entries /, 'after', true),
+  leadPoint('api.foreseen', /FOR UPDATE NOWAIT/, 'within', false, PRACTICE),
+  leadPoint('api.foreseen_written', /INSERT INTO staff_notifications/, 'within', false, PRACTICE),
+  leadPoint('api.after_foreseen', /FOR UPDATE NOWAIT/, 'after', true, PRACTICE),
   afterReply,
   afterDelete,
   afterReactivate,

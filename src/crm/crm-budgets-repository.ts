@@ -94,16 +94,22 @@ export function claimCrmCallsAlong(accountIds: string[], limit: number): ClaimAl
  */
 function claimOneAlong(accountIds: string[]): ClaimAlong {
   return {
-    statements: [
-      {
-        sql: `UPDATE crm_budgets FORCE INDEX (PRIMARY)
-          SET calls = IF(${isAccepted(packed(LOCKED_NOW), windowStart(LOCKED_NOW))},
-            CONCAT(SUBSTRING(calls, 9), ${packed(LOCKED_NOW)}), NULL)
-          WHERE account_id IN (?)`,
-        values: [accountIds],
-      },
-    ],
-    read: ([counted], rows) => (counted!.affectedRows > 0 ? budgetsOf(rows) : new Map()),
+    statements: [claimKnownStatement(accountIds)],
+    read: ([counted], rows) => (counted!.affectedRows > 0 ? readBudgets(rows) : new Map()),
+  }
+}
+
+/**
+ * Counts a call of each account that has a row, and fails where one of them is refused.
+ * @param accountIds each once
+ */
+export function claimKnownStatement(accountIds: string[]): Statement {
+  return {
+    sql: `UPDATE crm_budgets FORCE INDEX (PRIMARY)
+      SET calls = IF(${isAccepted(packed(LOCKED_NOW), windowStart(LOCKED_NOW))},
+        CONCAT(SUBSTRING(calls, 9), ${packed(LOCKED_NOW)}), NULL)
+      WHERE account_id IN (?)`,
+    values: [accountIds],
   }
 }
 
@@ -120,7 +126,7 @@ function claimGroupAlong(accountIds: string[], limit: number): ClaimAlong {
       { sql: CLAIM, values: [accountIds] },
     ],
     read([, , claimed], rows) {
-      const budgets = budgetsOf(rows.filter((row) => row.has_call_time === 1))
+      const budgets = readBudgets(rows.filter((row) => row.has_call_time === 1))
       // Another process has counted a call of a refused one in the very same microsecond.
       if (budgets.size !== claimed!.affectedRows) throw new Error('calls of two processes have one time')
       return budgets
@@ -131,7 +137,8 @@ function claimGroupAlong(accountIds: string[], limit: number): ClaimAlong {
 /** Of a call that was counted in the same transaction, and so is the last one of its account. */
 export const BUDGET_COLUMNS = `calls, ${NOW} AS now, RIGHT(calls, 8) = @called_at AS has_call_time`
 
-function budgetsOf(rows: BatchResult[number][]): Map<string, CrmBudget> {
+/** @param rows of accounts, with `BUDGET_COLUMNS`; one without calls has no budget yet */
+export function readBudgets(rows: BatchResult[number][]): Map<string, CrmBudget> {
   const known = rows.filter(({ calls }) => calls)
   return new Map(known.map(({ id, calls, now }) => [id, budgetOf(unpackCalls(calls), Number(now), true)]))
 }

@@ -56,10 +56,17 @@ export async function insertEntries(
   end: Statement[],
   onSent?: () => void,
 ): Promise<void> {
+  const sent = send([...entryStatements(made), ...end])
+  onSent?.()
+  await sent
+}
+
+/** By the first of them their events wait for the fan-out. @param made as in `insertEntries` */
+export function entryStatements(made: NewEntry[]): [Statement, ...Statement[]] {
   const events = made.map(({ event }) => event)
   const traceParents = made.map(({ traceParent }) => traceParent)
   const [waiting, ...recorded] = recordEventStatements(events, traceParents)
-  const sent = send([
+  return [
     waiting,
     ...guardStatements(made),
     ...recorded,
@@ -67,10 +74,7 @@ export async function insertEntries(
     ...itemStatements(made.map(({ entry }) => entry)),
     insertNotificationsStatement(made.map(({ notification }) => notification)),
     ...turnStatements(made),
-    ...end,
-  ])
-  onSent?.()
-  await sent
+  ]
 }
 
 /**

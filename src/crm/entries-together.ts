@@ -2,6 +2,8 @@
  * Leads and bookings that integrators push at the same time, of different accounts, are written by one transaction: its round
  * trips and its commit are what costs. Their accounts are looked up and their calls counted by it as well; a call counts whatever
  * becomes of its lead. What happens to one of them happens to no other.
+ *
+ * Two round trips, and where all of them are as foreseen (`foreseen-entries.ts`) one.
  */
 import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
 import { isConnectionFault, withinBudget } from '../../db/connection.ts'
@@ -12,10 +14,11 @@ import { togetherInTick } from '../same-tick.ts'
 import { currentTraceParent } from '../trace-context.ts'
 import type { LateCaller } from './crm-admission.ts'
 import { claimCrmCallsAlong } from './crm-budgets-repository.ts'
-import { insertEntries, insertEntry, type NewEntry } from './entries-repository.ts'
+import { entryStatements, insertEntries, insertEntry, type NewEntry } from './entries-repository.ts'
 import { createEntryIn, duplicateEntry, newEntryOf, type EntryWish } from './entry-creation.ts'
 import { askReferences } from './entry-references-repository.ts'
-import { requireSoundEntry, type Entry, type EntryReferences, type EntryRequest } from './entry-rules.ts'
+import { requireSoundEntry, type Entry, type EntryRequest } from './entry-rules.ts'
+import { EntryForesight, foreseenStatements, type Foreseen, type LookedUp } from './foreseen-entries.ts'
 
 /** Some wait for the database while others are put together; more would only make the groups smaller. */
 const LIMITS = { groups: 3, size: 32 }
@@ -23,6 +26,7 @@ const LIMITS = { groups: 3, size: 32 }
 /** Where the calls are counted, and nothing is written yet. */
 const COUNTED: Statement = { sql: 'SAVEPOINT counted' }
 const KEEP_COUNTED: Statement[] = [{ sql: 'ROLLBACK TO SAVEPOINT counted' }, COMMIT]
+const ROLLBACK: Statement = { sql: 'ROLLBACK' }
 
 export interface EntryCall {
   caller: LateCaller
@@ -38,6 +42,10 @@ export interface EntriesTogetherDeps {
   committing: (eventId: string) => void
 }
 
+interface Group extends EntriesTogetherDeps {
+  foresight: EntryForesight
+}
+
 interface Call extends EntryCall {
   traceParent: string | null
   deadlineMs: number
@@ -49,14 +57,15 @@ interface Admitted {
   /** @throws 401 */
   admit: () => Account
   /** Of one that may go on, and whose turns nobody holds. */
-  known: { account: Account; references: EntryReferences } | undefined
+  known: LookedUp | undefined
   /** There is no such account. */
   isUnknown: boolean
 }
 
 /** @returns a function that admits the caller and creates one entry, or throws as both do */
 export function createEntriesTogether(deps: EntriesTogetherDeps): (call: EntryCall) => Promise<Entry> {
-  const together = togetherInTick((calls: Call[]) => createGroup(deps, calls), {
+  const group = { ...deps, foresight: new EntryForesight() }
+  const together = togetherInTick((calls: Call[]) => createGroup(group, calls), {
     ...LIMITS,
     apart: ({ caller }) => caller.id,
   })
@@ -68,7 +77,7 @@ export function createEntriesTogether(deps: EntriesTogetherDeps): (call: EntryCa
 }
 
 /** What becomes of each: the entry, or what it is refused with. */
-async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<(() => Entry | Promise<Entry>)[]> {
+async function createGroup(deps: Group, calls: Call[]): Promise<(() => Entry | Promise<Entry>)[]> {
   const admissions = new Map<Call, Admitted>()
   let outcomes = new Map<Call, () => Entry>()
   try {
@@ -92,11 +101,7 @@ async function createGroup(deps: EntriesTogetherDeps, calls: Call[]): Promise<((
  * @param admissions gets those that were counted or are unknown, whatever becomes of the rest
  * @returns the outcomes of those that are decided
  */
-async function createAll(
-  deps: EntriesTogetherDeps,
-  calls: Call[],
-  admissions: Map<Call, Admitted>,
-): Promise<Map<Call, () => Entry>> {
+async function createAll(deps: Group, calls: Call[], admissions: Map<Call, Admitted>): Promise<Map<Call, () => Entry>> {
   const outcomes = new Map<Call, () => Entry>()
   const refuse = (call: Call, error: unknown) =>
     outcomes.set(call, () => {
@@ -104,7 +109,16 @@ async function createAll(
     })
   const ordered = calls.toSorted((a, b) => (a.caller.id < b.caller.id ? -1 : 1))
   await deps.batch.transaction(async (send) => {
-    const group = await admitAll(send, ordered)
+    const foreseen = deps.foresight.take(ordered.map(({ caller, body }) => ({ accountId: caller.id, body })))
+    const written = foreseen && (await createForeseen(deps, send, ordered, foreseen))
+    if (written) {
+      for (const [call, { admitted, entry }] of written) {
+        admissions.set(call, admitted)
+        outcomes.set(call, () => entry)
+      }
+      return
+    }
+    const group = await admitAll(send, ordered, foreseen ? [ROLLBACK] : [])
     const made = new Map<Call, NewEntry>()
     for (const { call, known } of group) {
       if (!known) continue
@@ -120,6 +134,9 @@ async function createAll(
     try {
       const leadId = await insertMade(send, [...made.values()], deps.committing)
       if (leadId !== undefined) for (const call of made.keys()) refuse(call, duplicateEntry(leadId))
+      for (const { call, known } of group) {
+        if (known) deps.foresight.learn(call.body, known, leadId === undefined ? made.get(call)?.turnOf : null)
+      }
     } catch (error) {
       if (isConnectionFault(error)) throw error
       // Fails where the server has rolled everything back: then nothing was counted.
@@ -152,15 +169,56 @@ async function insertMade(
   return undefined
 }
 
-/** One round trip; what it counts is the caller's to commit. Of accounts whose calls it has not counted nothing is returned. */
-async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
+/**
+ * One round trip, which also commits.
+ * @returns undefined where anything was not as foreseen: then nothing is written, and the transaction has to be rolled back
+ */
+async function createForeseen(
+  deps: Group,
+  send: Send,
+  calls: Call[],
+  foreseen: Foreseen[],
+): Promise<Map<Call, { admitted: Admitted; entry: Entry }> | undefined> {
+  const askedAtMs = monotonicMs()
+  try {
+    const made = calls.map((call, n) =>
+      newEntryOf(wishOf(deps, call, foreseen[n]!.account), foreseen[n]!.references, call.traceParent),
+    )
+    const [waiting, ...others] = entryStatements(made)
+    const { statements, budgetsOf } = foreseenStatements(
+      foreseen,
+      calls.map(({ body }) => body.branchID),
+    )
+    const sent = send([waiting, ...statements, ...others, COMMIT])
+    if (made.length === 1) deps.committing(made[0]!.event.id)
+    const budgets = budgetsOf((await sent).slice(1))
+    return new Map(
+      calls.map((call, n) => {
+        const known = foreseen[n]!
+        deps.foresight.keep(known, made[n]!.turnOf)
+        const admit = () => call.caller.admitted(known.account, budgets.get(known.account.id), askedAtMs)
+        return [call, { admitted: { call, admit, known, isUnknown: false }, entry: made[n]!.entry }]
+      }),
+    )
+  } catch (error) {
+    if (isConnectionFault(error)) throw error
+    for (const known of foreseen) deps.foresight.doubt(known)
+    return undefined
+  }
+}
+
+/**
+ * One round trip; what it counts is the caller's to commit. Of accounts whose calls it has not counted nothing is returned.
+ * @param before what has to be sent first
+ */
+async function admitAll(send: Send, calls: Call[], before: Statement[]): Promise<Admitted[]> {
   const askedAtMs = monotonicMs()
   const ids = calls.map(({ caller }) => caller.id)
   const claims = claimCrmCallsAlong(ids, calls[0]!.caller.limit)
   const asked = calls.map(({ caller, body }) => ({ accountId: caller.id, body }))
   const { statements, read } = askReferences(asked, true)
-  const results = await send([...claims.statements, COUNTED, ...statements])
-  const { references, accounts } = read(results.slice(claims.statements.length + 1))
+  const results = (await send([...before, ...claims.statements, COUNTED, ...statements])).slice(before.length)
+  const { references, accounts, states } = read(results.slice(claims.statements.length + 1))
   const budgets = claims.read(results, accounts)
   const rows = new Map(accounts.map((row) => [row.id, row]))
   return calls.flatMap((call, n) => {
@@ -170,7 +228,7 @@ async function admitAll(send: Send, calls: Call[]): Promise<Admitted[]> {
     if (row && !budget) return []
     const account = row && toAccount(row)
     const found = references[n]
-    const known = account && found ? { account, references: found } : undefined
+    const known = account && found ? { account, references: found, state: states[n] } : undefined
     return { call, admit: () => call.caller.admitted(account, budget, askedAtMs), known, isUnknown: !account }
   })
 }

@@ -1,6 +1,7 @@
 /**
  * Looks up the ids that requests name, for one entry or for those of several accounts at once.
  */
+import { createHash } from 'node:crypto'
 import type { BatchResult, Send, Statement } from '../../db/batch.ts'
 import { isIdShaped } from '../ids.ts'
 import { BUDGET_COLUMNS } from './crm-budgets-repository.ts'
@@ -36,6 +37,8 @@ interface AskedReferences {
     references: (EntryReferences | undefined)[]
     /** Of those that there are, maybe several of one: all that `toAccount` takes. */
     accounts: BatchResult
+    /** In the order asked, as `ACCOUNT_STATE`; undefined for those whose lab is not their account's. */
+    states: (string | undefined)[]
   }
 }
 
@@ -89,8 +92,37 @@ export function askReferences(asked: ReferencesOf[], isAlong: boolean): AskedRef
     read(results) {
       const none = Object.fromEntries(Object.keys(lookUps).map((name) => [name, [] as unknown])) as Found
       const found = { ...none, ...Object.fromEntries(names.map((name, n) => [name, results[n]!])) }
-      return { references: asked.map((one) => referencesOf(one, found)), accounts: found.accounts }
+      return {
+        references: asked.map((one) => referencesOf(one, found)),
+        accounts: found.accounts,
+        states: asked.map((one) => stateOf(one, found)),
+      }
     },
+  }
+}
+
+/** Of account `a`, its lab `l` and its settings `s`: all that a lead is made by and a change may touch, but its telecallers. */
+const SETTINGS_STATE = `SHA2(CONCAT_WS('\\n', a.mode, a.time_zone, l.id, l.active,
+    s.assign_strategy, s.custom_fields, s.payment_gateways), 256)`
+const inBytes = (text: string) => `CAST(${text} AS BINARY)`
+/** The same with the telecallers: where two of these are the same, so is what `askReferences` finds, but for whose turn it is. */
+export const ACCOUNT_STATE = `CONCAT(${inBytes(SETTINGS_STATE)}, ' ', ${inBytes(`SHA2(COALESCE(${CANDIDATES}, ''), 256)`)})`
+
+const LABS_AND_SETTINGS = `LEFT JOIN labs l FORCE INDEX (PRIMARY) ON l.id IN (?) AND l.account_id = a.id
+      LEFT JOIN crm_settings s ON s.account_id = a.id`
+
+/**
+ * Reads accounts' budgets, and compares along.
+ * @param difference a column, of budget `b` and what `ACCOUNT_STATE` is of
+ */
+export function budgetsStatement(accountIds: string[], labIds: string[], difference: Required<Statement>): Statement {
+  return {
+    sql: `SELECT b.account_id AS id, ${BUDGET_COLUMNS}, ${difference.sql} AS difference
+      FROM crm_budgets b FORCE INDEX (PRIMARY)
+      LEFT JOIN accounts a FORCE INDEX (PRIMARY) ON a.id = b.account_id
+      ${LABS_AND_SETTINGS}
+      WHERE b.account_id IN (?)`,
+    values: [...difference.values, labIds, accountIds],
   }
 }
 
@@ -107,11 +139,10 @@ function accountsStatement(
   const known = labIds.filter(isIdShaped)
   return {
     sql: `SELECT a.*, l.id AS lab_id, l.active AS lab_is_active, s.assign_strategy, s.custom_fields, s.payment_gateways,
-        ${withCandidates ? CANDIDATES : 'NULL'} AS candidates${withBudgets ? `, ${BUDGET_COLUMNS}` : ''}
+        ${withCandidates ? CANDIDATES : 'NULL'} AS candidates${withBudgets ? `, ${SETTINGS_STATE} AS settings_state, ${BUDGET_COLUMNS}` : ''}
       FROM accounts a FORCE INDEX (PRIMARY)
       ${withBudgets ? 'LEFT JOIN crm_budgets b FORCE INDEX (PRIMARY) ON b.account_id = a.id' : ''}
-      LEFT JOIN labs l FORCE INDEX (PRIMARY) ON l.id IN (?) AND l.account_id = a.id
-      LEFT JOIN crm_settings s ON s.account_id = a.id
+      ${LABS_AND_SETTINGS}
       WHERE a.id IN (?)`,
     values: [known.length > 0 ? known : [''], accountIds],
   }
@@ -137,6 +168,12 @@ function referencesOf({ accountId, body }: ReferencesOf, found: Found): EntryRef
     lastTelecallerId: turns?.last_telecaller_id ?? null,
     candidates,
   }
+}
+
+function stateOf({ accountId, body }: ReferencesOf, { accounts }: Found): string | undefined {
+  const row = accounts.find((own) => own.id === accountId && own.lab_id === body.branchID)
+  const candidates = createHash('sha256').update(row?.candidates ?? '')
+  return row?.settings_state && `${row.settings_state} ${candidates.digest('hex')}`
 }
 
 /** Only what can be an id reaches the server; nothing to ask is not asked. */

@@ -88,7 +88,7 @@ export interface Entry {
 /** A body has room for tens of thousands of keys; the first of them are enough to see what is wrong. */
 const MAX_NAMED_FIELDS = 20
 
-const PARTY_FIELDS = ['corporateUser', 'referredOrganization', 'referredHospitalOrganization'] as const
+export const PARTY_FIELDS = ['corporateUser', 'referredOrganization', 'referredHospitalOrganization'] as const
 
 /**
  * What the request alone shows, beyond its schema.

@@ -85,6 +85,18 @@ export function toCandidates(text: string | null): Candidate[] {
   })
 }
 
+/**
+ * Locks the accounts' turns, and compares along. Fails where somebody holds one.
+ * @param difference a column, of turns `b`
+ */
+export function compareTurnsStatement(accountIds: string[], difference: Required<Statement>): Statement {
+  return {
+    sql: `SELECT ${difference.sql} AS difference FROM telecaller_turns b FORCE INDEX (PRIMARY)
+      WHERE b.account_id IN (?) ORDER BY b.account_id FOR UPDATE NOWAIT`,
+    values: [...difference.values, accountIds],
+  }
+}
+
 /** Of accounts whose turns are locked; each has its row. */
 export function updateTurnsStatement(turns: { accountId: string; telecallerId: string }[]): Statement {
   return {

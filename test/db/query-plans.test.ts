@@ -72,12 +72,13 @@ async function callEverything(): Promise<void> {
   }
 }
 
-/** Leads of several accounts in one transaction: their statements are other ones than those of one alone. */
+/** Leads of several accounts in one transaction, looked up and foreseen: their statements are other ones than those of one alone. */
 async function createTogether(): Promise<void> {
   const { create, callOf } = entryCalls(app)
   const tenants = await buildTenants(app, 3)
-  await Promise.all(tenants.map((tenant) => create(callOf(tenant))))
+  for (let n = 0; n < 3; n++) await Promise.all(tenants.map((tenant) => create(callOf(tenant))))
   expect(recorder.statements.some((sql) => sql.includes('INTO events') && sql.includes('UNION ALL'))).toBe(true)
+  expect(recorder.statements.some((sql) => sql.includes('NOWAIT'))).toBe(true)
 }
 
 async function deliverEverything(): Promise<void> {

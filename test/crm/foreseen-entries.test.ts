@@ -1,0 +1,341 @@
+/**
+ * A lead that is written in one round trip by what the last one found is what it would have been had everything been looked up; and
+ * where something has changed since, what is there now counts.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { BatchPool } from '../../db/batch.ts'
+import { connectDatabase, type Database } from '../../db/connection.ts'
+import { CRM_CALLS, packCalls } from '../../src/crm/crm-budget-rules.ts'
+import type { Entry, EntryRequest } from '../../src/crm/entry-rules.ts'
+import { EntryForesight, type LookedUp } from '../../src/crm/foreseen-entries.ts'
+import { startTestApp, type TestApp } from '../support/app.ts'
+import { buildParty, buildTelecaller, setCrmSettings } from '../support/builders.ts'
+import { buildTenants, countedCalls, entryCalls, type EntryCalls, type Tenant } from '../support/entry-calls.ts'
+
+let app: TestApp
+/** Another process. */
+let other: Database
+
+beforeAll(async () => {
+  app = await startTestApp()
+  other = connectDatabase(app.mysqlUrl)
+})
+afterAll(async () => {
+  await other.close()
+  await app.close()
+})
+
+/** A process, and how many round trips with statements it has made. */
+function counted(): EntryCalls & { trips: () => number } {
+  let trips = 0
+  const { batch } = app.database
+  const counting: BatchPool = {
+    ...batch,
+    transaction: (work) =>
+      batch.transaction((send) =>
+        work((statements) => {
+          trips += 1
+          return send(statements)
+        }),
+      ),
+  }
+  const takeTrips = () => [trips, (trips = 0)][0]!
+  return { ...entryCalls(app, counting), trips: takeTrips }
+}
+
+type Process = ReturnType<typeof counted>
+
+/** Until the next lead of each is made by what was found. */
+async function practised(tenants: Tenant[]): Promise<Process> {
+  const process = counted()
+  for (const tenant of tenants) {
+    for (let n = 0; n < 3; n++) await process.create(process.callOf(tenant))
+    process.trips()
+    await process.create(process.callOf(tenant))
+    expect(process.trips()).toBe(1)
+  }
+  process.foretold.splice(0)
+  return process
+}
+
+const table = (name: string, { account }: Tenant) => app.database.knex(name).where({ account_id: account.id })
+const knex = () => app.database.knex
+
+/** All rows that belong to a lead, without what is of its time and its ids. */
+async function rowsOf(tenant: Tenant, lead: Entry) {
+  const strip = (row: Record<string, unknown>) =>
+    Object.fromEntries(Object.entries(row).filter(([name]) => !/(^|_)(id|at|hash|to|contact|email)$/.test(name)))
+  const event = await knex()('events').where({ subject_id: lead.id }).first()
+  const body = JSON.parse((await knex()('event_bodies').where({ event_id: event.id }).first('body')).body)
+  return {
+    entry: strip(await knex()('entries').where({ id: lead.id }).first()),
+    event: strip(event),
+    fields: Object.keys(body.data.lead),
+    waiting: await knex()('unrouted_events').where({ event_id: event.id }).select('is_message'),
+    guards: (await table('entry_day_guards', tenant).where({ entry_id: lead.id })).map(strip),
+    notifications: (await table('staff_notifications', tenant).where({ entry_id: lead.id })).map(strip),
+    items: await knex()('entry_items').where({ entry_id: lead.id }).select('kind', 'item_id', 'name', 'price'),
+  }
+}
+
+test('it has the rows, the budget and the telecaller that one has whose account was looked up', async () => {
+  const [tenant] = (await buildTenants(app, 1)) as [Tenant]
+  const second = await buildTelecaller(app, tenant.account)
+  const process = await practised([tenant])
+  const fields = { email: 'asha@example.in', unmappedTests: [{ name: 'Vitamin D', cost: 900 }], age: 41 }
+  const fresh = entryCalls(app)
+  const lookedUp = fresh.callOf(tenant, fields)
+  const first = await fresh.create(lookedUp)
+  await process.create(process.callOf(tenant))
+  await process.create(process.callOf(tenant))
+  process.trips()
+  const call = process.callOf(tenant, { ...fields, email: 'asha2@example.in' })
+  const lead = await process.create(call)
+  expect(process.trips()).toBe(1)
+  expect(process.foretold.at(-1)).toBe(call.eventId)
+  expect(await rowsOf(tenant, lead)).toEqual(await rowsOf(tenant, first))
+  expect(await countedCalls(app, tenant.account.id)).toBe(8)
+  expect(lookedUp.res.getHeader('RateLimit')).toMatch(/^"crm";r=55;t=/)
+  expect(call.res.getHeader('RateLimit')).toMatch(/^"crm";r=52;t=/)
+  expect(call.res.getHeader('RateLimit-Policy')).toBe(lookedUp.res.getHeader('RateLimit-Policy'))
+  const assigned = (await table('entries', tenant)).map((row) => row.assigned_to)
+  expect(assigned.filter((id) => id === second.id)).toHaveLength(assigned.length / 2)
+})
+
+test('leads of many accounts take one round trip together, and the second of a day is refused alone', async () => {
+  const tenants = await buildTenants(app, 8)
+  const process = await practised(tenants)
+  const calls = tenants.map((tenant) => process.callOf(tenant))
+  const leads = await Promise.all(calls.map((call) => process.create(call)))
+  expect(process.trips()).toBe(1)
+  expect(process.foretold).toEqual([])
+  for (const [n, tenant] of tenants.entries()) {
+    expect(leads[n]!.assignedTo).toBe(tenant.telecaller.id)
+    expect(await rowsOf(tenant, leads[n]!)).toMatchObject({ guards: [{}], notifications: [{ kind: 'NEW_LEAD' }] })
+    expect(calls[n]!.res.getHeader('RateLimit')).toMatch(/^"crm";r=55;t=/)
+  }
+  const again = tenants.map((tenant, n) => (n === 3 ? { ...process.callOf(tenant), body: calls[3]!.body } : process.callOf(tenant))) // prettier-ignore
+  const outcomes = await Promise.allSettled(again.map((call) => process.create(call)))
+  expect(outcomes.map(({ status }) => status)).toEqual(tenants.map((_, n) => (n === 3 ? 'rejected' : 'fulfilled')))
+  expect(outcomes[3]).toMatchObject({ reason: { code: 'duplicate_entry', extras: { leadId: leads[3]!.id } } })
+  for (const [n, tenant] of tenants.entries()) {
+    expect(await countedCalls(app, tenant.account.id)).toBe(6)
+    expect(await table('entries', tenant)).toHaveLength(n === 3 ? 5 : 6)
+    expect(await table('events', tenant)).toHaveLength(n === 3 ? 5 : 6)
+  }
+})
+
+/** What may change between two leads, and what the next one is then. */
+const CHANGES: Record<string, { change: (tenant: Tenant) => PromiseLike<unknown>; then: object; calls?: number }> = {
+  'the lab is inactive': {
+    change: ({ lab }) => knex()('labs').where({ id: lab.id }).update({ active: false }),
+    then: { reason: { code: 'lab_forbidden' } },
+  },
+  "the lab is another account's": {
+    change: async ({ lab }) => {
+      const [stranger] = await buildTenants(app, 1)
+      await knex()('labs').where({ id: lab.id }).update({ account_id: stranger!.account.id })
+    },
+    then: { reason: { code: 'lab_forbidden' } },
+  },
+  'the account is party-scoped': {
+    change: ({ account }) => knex()('accounts').where({ id: account.id }).update({ mode: 'party_scoped' }),
+    then: { reason: { code: 'party_required' } },
+  },
+  'the account is gone': {
+    change: ({ account }) => knex()('accounts').where({ id: account.id }).del(),
+    then: { reason: { code: 'invalid_access_token' } },
+  },
+  'the account has spent its budget': {
+    change: async (tenant) => {
+      const now = (await app.database.readTimeMs()) * 1000
+      const calls = packCalls(Array(CRM_CALLS).fill(now - 30_000_000))
+      await table('crm_budgets', tenant).update({ calls })
+    },
+    then: { reason: { code: 'rate_limited' } },
+  },
+  'the account has no row of its calls': {
+    change: (tenant) => table('crm_budgets', tenant).del(),
+    then: { status: 'fulfilled' },
+    calls: 2,
+  },
+  'the only telecaller is inactive': {
+    change: (tenant) => table('telecallers', tenant).update({ active: false }),
+    then: { value: { assignedTo: null } },
+  },
+  'leads are assigned by hand': {
+    change: ({ account }) => setCrmSettings(app, account, { assignStrategy: 'manual' }),
+    then: { value: { assignedTo: null } },
+  },
+  'the account has a custom field': {
+    change: ({ account }) => setCrmSettings(app, account, { customFields: ['ward'] }),
+    then: { value: { details: { customFields: { ward: '7' } } } },
+  },
+}
+
+describe('where since then', () => {
+  test.each(Object.entries(CHANGES))('%s, that counts', async (name, { change, then, calls }) => {
+    const [tenant, neighbour] = (await buildTenants(app, 2)) as [Tenant, Tenant]
+    const process = await practised([tenant, neighbour])
+    await change(tenant)
+    const fields = name === 'the account has a custom field' ? { customFields: { ward: '7' } } : {}
+    const before = (await table('entries', tenant)).length
+    const [outcome, other] = await Promise.allSettled([
+      process.create(process.callOf(tenant, fields)),
+      process.create(process.callOf(neighbour)),
+    ])
+    expect(outcome).toMatchObject(then)
+    expect(other).toMatchObject({ value: { assignedTo: neighbour.telecaller.id } })
+    const fresh = entryCalls(app)
+    const [alone] = await Promise.allSettled([fresh.create(fresh.callOf(tenant, fields))])
+    expect(alone).toMatchObject(then)
+    const made = [outcome, alone].filter(({ status }) => status === 'fulfilled').length
+    expect(await table('entries', tenant)).toHaveLength(before + made)
+    expect(await table('events', tenant)).toHaveLength(before + made)
+    if (calls !== undefined) expect(await countedCalls(app, tenant.account.id)).toBe(calls)
+    expect(await table('entries', neighbour)).toHaveLength(5)
+    expect(await countedCalls(app, neighbour.account.id)).toBe(5)
+  })
+})
+
+test('a telecaller more gets a turn, and what another process assigned is not assigned again', async () => {
+  const [tenant] = (await buildTenants(app, 1)) as [Tenant]
+  const process = await practised([tenant])
+  const second = await buildTelecaller(app, tenant.account)
+  const third = await buildTelecaller(app, tenant.account)
+  const elsewhere = entryCalls(app, other.batch)
+  const assigned: (string | null)[] = []
+  for (let n = 0; n < 18; n++) {
+    const { create, callOf } = n % 4 === 1 ? elsewhere : process
+    assigned.push((await create(callOf(tenant))).assignedTo)
+  }
+  const inOrder = [tenant.telecaller.id, second.id, third.id].sort()
+  const first = inOrder.indexOf(tenant.telecaller.id) + 1
+  expect(assigned).toEqual(assigned.map((_, n) => inOrder[(first + n) % 3]))
+})
+
+test('while somebody holds the turns the others of its group do not wait, and it is made once they are free', async () => {
+  const tenants = await buildTenants(app, 3)
+  const process = await practised(tenants)
+  const trx = await other.knex.transaction()
+  await trx('telecaller_turns').where({ account_id: tenants[0]!.account.id }).forUpdate().first()
+  const [held, ...free] = tenants.map((tenant) => process.create(process.callOf(tenant)))
+  let hasEnded = false
+  void held!.catch(() => {}).finally(() => (hasEnded = true))
+  for (const lead of await Promise.all(free)) expect(lead.id).toBeTruthy()
+  expect(hasEnded).toBe(false)
+  await trx.commit()
+  expect((await held!).assignedTo).toBe(tenants[0]!.telecaller.id)
+  for (const tenant of tenants) expect(await countedCalls(app, tenant.account.id)).toBe(5)
+})
+
+test('many at once of one account take turns, and each counts', async () => {
+  const [tenant] = (await buildTenants(app, 1)) as [Tenant]
+  const second = await buildTelecaller(app, tenant.account)
+  const process = await practised([tenant])
+  const leads = await Promise.all(Array.from({ length: 24 }, () => process.create(process.callOf(tenant))))
+  expect(leads.filter(({ assignedTo }) => assignedTo === second.id)).toHaveLength(12)
+  expect(await countedCalls(app, tenant.account.id)).toBe(28)
+})
+
+test('one that names what belongs to its lab or account is looked up', async () => {
+  const [tenant] = (await buildTenants(app, 1)) as [Tenant]
+  const party = await buildParty(app, tenant.account, 'corporate')
+  const process = await practised([tenant])
+  const lead = await process.create(process.callOf(tenant, { corporateUser: party.id }))
+  expect(process.trips()).toBe(2)
+  expect(lead.corporateId).toBe(party.id)
+  for (const fields of [{ assignedTo: tenant.telecaller.id }, { tests: [{ test: party.id, cost: 1 }] }]) {
+    await process.create(process.callOf(tenant, fields)).catch(() => {})
+    expect(process.trips()).toBeGreaterThan(1)
+  }
+})
+
+describe('what is remembered', () => {
+  const body = (branchID: string) => ({ branchID, first_name: 'Asha' }) as EntryRequest
+  const foundOf = (id: string, fields: Partial<LookedUp['references']> = {}, state: string | undefined = 's') =>
+    ({
+      account: { id },
+      references: { labIsActive: true, settings: { assignStrategy: 'round_robin' }, candidates: [{ id: 't', openLeads: 0 }], lastTelecallerId: null, ...fields }, // prettier-ignore
+      state,
+    }) as LookedUp
+  const learnTwice = (foresight: EntryForesight, found: LookedUp, lab = 'l') => {
+    foresight.learn(body(lab), found, null)
+    foresight.learn(body(lab), found, null)
+  }
+  const take = (foresight: EntryForesight, ids: string[], lab = 'l') =>
+    foresight.take(ids.map((accountId) => ({ accountId, body: body(lab) })))
+
+  test('serves from the second time on that it was found, and nobody else meanwhile', () => {
+    const foresight = new EntryForesight()
+    foresight.learn(body('l'), foundOf('a'), 't')
+    expect(take(foresight, ['a'])).toBeUndefined()
+    foresight.learn(body('l'), foundOf('a'), 't')
+    expect(take(foresight, ['a'])).toBeUndefined()
+    foresight.learn(body('l'), foundOf('a', { lastTelecallerId: 't' }), 't')
+    const [known] = take(foresight, ['a'])!
+    expect(known!.references.lastTelecallerId).toBe('t')
+    expect(take(foresight, ['a'])).toBeUndefined()
+    foresight.keep(known!, 'u')
+    expect(take(foresight, ['a'])![0]!.references.lastTelecallerId).toBe('u')
+  })
+
+  test('is of each lab by itself, but whose turn it is', () => {
+    const foresight = new EntryForesight()
+    learnTwice(foresight, foundOf('a', {}, 'sl'))
+    expect(take(foresight, ['a'], 'm')).toBeUndefined()
+    foresight.learn(body('m'), foundOf('a', {}, 'sm'), 't')
+    const [known] = take(foresight, ['a'], 'l')!
+    expect(known).toMatchObject({ state: 'sl', references: { lastTelecallerId: 't' } })
+    foresight.keep(known!, 'u')
+    expect(take(foresight, ['a'], 'm')![0]).toMatchObject({ state: 'sm', references: { lastTelecallerId: 'u' } })
+  })
+
+  test('is nothing of what it was once something else is found', () => {
+    const foresight = new EntryForesight()
+    for (const lab of ['l', 'm']) learnTwice(foresight, foundOf('a'), lab)
+    foresight.learn(body('m'), foundOf('a', {}, 'other'), null)
+    foresight.learn(body('m'), foundOf('a', {}, 'other'), null)
+    expect(take(foresight, ['a'], 'l')).toBeUndefined()
+    expect(take(foresight, ['a'], 'm')).toMatchObject([{ state: 'other' }])
+  })
+
+  test('has to be found once more when it has not served, and is wrong where somebody else had a turn', () => {
+    const foresight = new EntryForesight()
+    learnTwice(foresight, foundOf('a'))
+    const tried = () => take(foresight, ['a'])![0]!
+    foresight.doubt(tried())
+    expect(take(foresight, ['a'])).toBeUndefined()
+    foresight.learn(body('l'), foundOf('a'), 't')
+    foresight.doubt(tried())
+    foresight.learn(body('l'), foundOf('a', { lastTelecallerId: 'u' }), null)
+    expect(take(foresight, ['a'])).toBeUndefined()
+  })
+
+  test('is left where one of a group is not known', () => {
+    const foresight = new EntryForesight()
+    learnTwice(foresight, foundOf('a'))
+    expect(take(foresight, ['a', 'b'])).toBeUndefined()
+    expect(take(foresight, ['a'])).toHaveLength(1)
+  })
+
+  test('is nothing that changes with each lead, and of no inactive lab', () => {
+    const foresight = new EntryForesight()
+    learnTwice(foresight, foundOf('a', { settings: { assignStrategy: 'least_open' } as never }))
+    learnTwice(foresight, foundOf('b', { labIsActive: false }))
+    learnTwice(foresight, { ...foundOf('d'), state: undefined })
+    for (const id of 'abd') expect(take(foresight, [id])).toBeUndefined()
+    learnTwice(foresight, foundOf('e', { settings: { assignStrategy: 'least_open' } as never, candidates: [] }))
+    expect(take(foresight, ['e'])).toHaveLength(1)
+  })
+
+  test('is of 5,000 accounts at most, those of the last leads, and of 10 labs of each', () => {
+    const foresight = new EntryForesight()
+    for (let n = 0; n <= 5000; n++) learnTwice(foresight, foundOf(`a${n}`))
+    expect(take(foresight, ['a0'])).toBeUndefined()
+    expect(take(foresight, ['a1'])).toHaveLength(1)
+    for (let n = 1; n <= 10; n++) learnTwice(foresight, foundOf('a5000'), `l${n}`)
+    expect(take(foresight, ['a5000'], 'l10')).toBeUndefined()
+    expect(take(foresight, ['a5000'], 'l9')).toHaveLength(1)
+  })
+})
