@@ -124,6 +124,9 @@ export async function startDaemon({
     dataDir: config.dataDir,
     now: () => clock.now(),
   })
+  const recoveries = recoverDeliveries({ database, clock, log, stopping: () => draining })
+  /** As the last look for work has found. */
+  let isRecovering = false
   const messages = sendMessages({ database, clock, log, gateway: messageGateway })
   const mails = sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom })
   const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
@@ -150,6 +153,7 @@ export async function startDaemon({
       }
     },
     messagesDue,
+    recovering: (isRunning) => (isRecovering = isRunning),
   })
   const readiness = new Readiness(database.knex, () => ticker.ageMs)
   const notReady = () =>
@@ -192,7 +196,9 @@ export async function startDaemon({
       }),
       'follow-clock': followClock({ database, clock, log }),
       'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),
-      'recover-deliveries': recoverDeliveries({ database, clock, log, stopping: () => draining }),
+      'recover-deliveries': async () => {
+        if (isRecovering) await recoveries()
+      },
       'send-mails': () => mails.run(),
       'send-messages': () => messages.run(),
     },

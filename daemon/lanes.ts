@@ -26,7 +26,7 @@ import type { WebhookClient } from './webhook-client.ts'
 
 const REFRESH_MS = 250
 /** With no lane of its own a daemon looks this often for one that it owns without knowing: the answer to its taking was lost. */
-const IDLE_REFRESH_MS = 1000
+const IDLE_REFRESH_MS = 2000
 const DISCARD_ROWS = 500
 const NUDGE_ALL_EACH_MS = 100
 /** While it stops a daemon gives back so often what has ended: its slowest request may take 10 s more. */

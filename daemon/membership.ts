@@ -5,9 +5,8 @@
 import type { Database } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
 import {
+  findDaemons,
   insertDaemon,
-  listDaemons,
-  listLostOwners,
   raiseBeat,
   removeDaemon,
   retireDaemon,
@@ -113,8 +112,8 @@ export class Membership {
   }
 
   async #observe(): Promise<void> {
-    const all = await listDaemons(this.#options.database.knex)
-    const rows = all.filter((row) => row.token !== this.#token)
+    const { daemons, lostOwners } = await findDaemons(this.#options.database.knex, [this.#token, ...this.#seen.keys()])
+    const rows = daemons.filter((row) => row.token !== this.#token)
     const nowMs = monotonicMs()
     const gapMs = nowMs - this.#lookedAtMs
     this.#lookedAtMs = nowMs
@@ -127,8 +126,7 @@ export class Membership {
         await this.#bury(row, seen.silentMs)
     }
     this.#others = rows
-    const tokens = all.map((row) => row.token)
-    for (const token of await listLostOwners(this.#options.database.knex, tokens)) await this.#freeLanesOf(token)
+    for (const token of lostOwners) await this.#freeLanesOf(token)
   }
 
   async #freeLanesOf(lostOwner: string): Promise<void> {

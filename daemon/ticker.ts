@@ -16,6 +16,9 @@ import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts
 
 const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
+/** Behind so much time without work it looks for what it was not told of half as often. */
+const QUIET_AFTER_MS = 10_000
+const QUIET_TICK_MS = 500
 /** Hints that come faster than this go together: a fan-out of ten events costs little more than one of a single event. */
 const HINTED_TICK_MS = 4
 /** With that the daemon looks for what it was not told of, while hints that follow each other tell it of the rest. */
@@ -46,6 +49,8 @@ export interface TickerOptions {
   routed: (batch: RoutedBatch) => void
   /** Messages that no webhook gets are to be sent the normal way. */
   messagesDue: () => void
+  /** Told at each look for work whether a recovery runs. */
+  recovering: (isRunning: boolean) => void
 }
 
 export interface RoutedBatch {
@@ -77,6 +82,7 @@ export class Ticker {
   #stopped = false
   #lastRoundAtMs = monotonicMs()
   #lookedAtMs = -Infinity
+  #workedAtMs = monotonicMs()
   /** When the last fan-out of something began. */
   #routedAtMs = -Infinity
   /** No fan-out begins before that. */
@@ -156,8 +162,10 @@ export class Ticker {
   async #run(): Promise<void> {
     try {
       const worked = await this.#tick()
-      this.#waitMs = worked ? BUSY_TICK_MS : Math.min(this.#waitMs * 2, IDLE_TICK_MS)
       this.#lastRoundAtMs = monotonicMs()
+      if (worked) this.#workedAtMs = this.#lastRoundAtMs
+      const isQuiet = this.#lastRoundAtMs - this.#workedAtMs > QUIET_AFTER_MS
+      this.#waitMs = worked ? BUSY_TICK_MS : Math.min(this.#waitMs * 2, isQuiet ? QUIET_TICK_MS : IDLE_TICK_MS)
     } catch (error) {
       this.#waitMs = FAULT_WAIT_MS
       this.#options.log.warn('tick.failed', errorFields(error))
@@ -192,6 +200,7 @@ export class Ticker {
       const work = await findWork(database.knex, clock.now(), OFFERED_LANES + leftAlone.size)
       const dueLanes = work.dueLanes.filter(({ webhookId }) => !leftAlone.has(webhookId))
       this.#offers.offer(dueLanes)
+      this.#options.recovering(work.recovering)
       // Where events are stepped over, some always wait.
       worked ||= (work.unrouted && !this.#pace.hasAside) || dueLanes.length > 0
       if (!work.unrouted || this.#stopped) break

@@ -10,8 +10,8 @@ const PROBE_EACH_MS = 500
 /** A database that needs longer for nothing does not serve requests either. */
 const PROBE_LIMIT_MS = 1000
 
-/** What the database has answered somebody else in this time need not be asked of it again. */
-const ANSWERED_MS = 300
+/** What the database has answered somebody else in this time need not be asked of it again: a daemon does twice a second at least. */
+const ANSWERED_MS = 550
 
 export class Readiness {
   readonly #knex: Knex
@@ -38,12 +38,15 @@ export class Readiness {
 
   /** Probes once, and from then on again and again until the service drains. */
   async start(): Promise<void> {
-    if (this.#fault !== undefined || this.#answeredAgoMs() > ANSWERED_MS) {
+    let nextMs = ANSWERED_MS - this.#answeredAgoMs()
+    if (this.#fault !== undefined || nextMs < 0) {
+      nextMs = PROBE_EACH_MS
       const late = delay(PROBE_LIMIT_MS, 'the database does not answer', { ref: false })
       this.#fault = await Promise.race([this.#probe(), late])
     }
     if (this.#isDraining) return
-    this.#timer = setTimeout(() => void this.start(), PROBE_EACH_MS)
+    // Not before the answer is too old: a database that dies behind it is found out as soon.
+    this.#timer = setTimeout(() => void this.start(), nextMs + 1)
     this.#timer.unref()
   }
 

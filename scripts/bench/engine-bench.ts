@@ -36,6 +36,7 @@ export async function fanOutRate(world: BenchWorld): Promise<number> {
         ticker.stop().then(resolve, reject)
       },
       messagesDue: () => {},
+      recovering: () => {},
     })
     ticker.start()
   })

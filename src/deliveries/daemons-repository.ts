@@ -40,7 +40,16 @@ export async function listDaemons(knex: Knex): Promise<DaemonRow[]> {
     .select('token', 'beat', 'hint_host', 'hint_port')
     .orderBy('token')
     .timeout(ANSWER_TIMEOUT_MS)
-  return rows.map((row) => ({ token: row.token, beat: row.beat, hintHost: row.hint_host, hintPort: row.hint_port }))
+  return rows.map(toDaemon)
+}
+
+function toDaemon(row: Record<string, unknown>): DaemonRow {
+  return {
+    token: row.token as string,
+    beat: row.beat as number,
+    hintHost: row.hint_host as string,
+    hintPort: row.hint_port as number,
+  }
 }
 
 /**
@@ -67,19 +76,25 @@ async function freeLanesOf(trx: Knex.Transaction, token: string): Promise<number
 }
 
 /**
- * Owners of lanes that are no daemon any more: one that was taken for dead while it worked has taken some since its lanes were
- * freed, and does not know yet.
- * @param tokens of daemons that are there: only what lies between them in the index is read
+ * All daemons, and owners of lanes that are no daemon any more: one that was taken for dead while it worked has taken some since its
+ * lanes were freed, and does not know yet. In one statement, which sees both at one moment: a daemon has its row before it takes a
+ * lane, so that an owner who has none has none any more.
+ * @param tokens of daemons that were there a moment ago: only what lies between them in the index of owners is read
  */
-export async function listLostOwners(knex: Knex, tokens: string[]): Promise<string[]> {
-  const owners: string[] = await knex('lanes')
-    .distinct('owner')
-    .where('owner', '>=', '')
-    .whereNotIn('owner', tokens)
+export async function findDaemons(
+  knex: Knex,
+  tokens: string[],
+): Promise<{ daemons: DaemonRow[]; lostOwners: string[] }> {
+  const [rows] = await knex
+    .raw(
+      `SELECT token, beat, hint_host, hint_port FROM daemons
+       UNION ALL
+       SELECT DISTINCT owner, NULL, NULL, NULL FROM lanes FORCE INDEX (lanes_due) WHERE owner >= '' AND owner NOT IN (?)`,
+      [tokens],
+    )
     .timeout(ANSWER_TIMEOUT_MS)
-    .pluck('owner')
-  if (owners.length === 0) return []
-  // A daemon has its row before it takes a lane: who has none now has none any more.
-  const there = new Set(await knex('daemons').whereIn('token', owners).timeout(ANSWER_TIMEOUT_MS).pluck('token'))
-  return owners.filter((owner) => !there.has(owner))
+  const found = rows as { token: string; beat: number | null }[]
+  const daemons = found.flatMap((row) => (row.beat === null ? [] : [toDaemon(row)]))
+  const there = new Set(daemons.map(({ token }) => token))
+  return { daemons, lostOwners: found.flatMap(({ token }) => (there.has(token) ? [] : [token])) }
 }

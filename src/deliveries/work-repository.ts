@@ -1,5 +1,5 @@
 /**
- * What there is to do, for a daemon's tick: both reads in one round trip, by index, whatever waits behind them.
+ * What there is to do, for a daemon's tick: all reads in one round trip, by index, whatever waits behind them.
  */
 import type { Knex } from 'knex'
 
@@ -13,19 +13,31 @@ export interface Work {
   unrouted: boolean
   /** Lanes without an owner that have something due, the longest waiting first. */
   dueLanes: DueLane[]
+  /** A recovery that was ordered has not ended. */
+  recovering: boolean
 }
+
+/** What a row that is no lane says. */
+const UNROUTED = 2
+const RECOVERING = 3
 
 export async function findWork(knex: Knex, now: Date, maxLanes: number): Promise<Work> {
   const [rows] = await knex.raw(
-    `(SELECT NULL AS webhook_id, 0 AS failing FROM unrouted_events LIMIT 1)
+    `(SELECT NULL AS webhook_id, ${UNROUTED} AS says FROM unrouted_events LIMIT 1)
+     UNION ALL
+     (SELECT NULL, ${RECOVERING} FROM recoveries FORCE INDEX (recoveries_state) WHERE state = 'running' LIMIT 1)
      UNION ALL
      (SELECT l.webhook_id, w.first_failure_at IS NOT NULL FROM lanes l FORCE INDEX (lanes_due) STRAIGHT_JOIN webhooks w ON w.id = l.webhook_id
       WHERE l.owner IS NULL AND l.due_at <= ? ORDER BY l.due_at LIMIT ?)`,
     [now, maxLanes],
   )
-  const lanes = (rows as { webhook_id: string | null; failing: number }[]).filter((row) => row.webhook_id !== null)
+  const found = rows as { webhook_id: string | null; says: number }[]
+  const isSaid = (says: number) => found.some((row) => row.webhook_id === null && row.says === says)
   return {
-    unrouted: rows.length > lanes.length,
-    dueLanes: lanes.map((row) => ({ webhookId: row.webhook_id!, failing: row.failing === 1 })),
+    unrouted: isSaid(UNROUTED),
+    recovering: isSaid(RECOVERING),
+    dueLanes: found.flatMap((row) =>
+      row.webhook_id === null ? [] : [{ webhookId: row.webhook_id, failing: row.says === 1 }],
+    ),
   }
 }

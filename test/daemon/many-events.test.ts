@@ -66,6 +66,7 @@ function tickerOf(options: Partial<TickerOptions>): Ticker {
     confirmed: () => {},
     routed: () => {},
     messagesDue: () => {},
+    recovering: () => {},
     ...options,
   })
 }

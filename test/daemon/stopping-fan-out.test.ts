@@ -50,6 +50,7 @@ test('takes no lane for the daemon: others need not wait until it has been given
     confirmed: () => {},
     routed: () => {},
     messagesDue: () => {},
+    recovering: () => {},
   })
   ticker.start()
   await expect.poll(() => isThere, { timeout: 10_000 }).toBe(true)
