@@ -17,7 +17,7 @@ import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts
 const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
 /** Behind so much time without work it looks for what it was not told of half as often. */
-const QUIET_AFTER_MS = 10_000
+const QUIET_AFTER_MS = 5000
 const QUIET_TICK_MS = 500
 /** Hints that come faster than this go together: a fan-out of ten events costs little more than one of a single event. */
 const HINTED_TICK_MS = 4
