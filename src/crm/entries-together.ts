@@ -5,7 +5,7 @@
  *
  * Two round trips, and where all of them are as foreseen (`foreseen-entries.ts`) one.
  */
-import { COMMIT, type BatchPool, type Send, type Statement } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
 import { isConnectionFault, withinBudget } from '../../db/connection.ts'
 import { currentDeadlineMs, runBefore } from '../../db/deadline.ts'
 import { toAccount, type Account } from '../accounts/accounts-repository.ts'
@@ -13,7 +13,7 @@ import { monotonicMs, type Clock } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 import { currentTraceParent } from '../trace-context.ts'
 import type { LateCaller } from './crm-admission.ts'
-import { claimCrmCallsAlong } from './crm-budgets-repository.ts'
+import { claimCrmCallsAlong, readBudgets } from './crm-budgets-repository.ts'
 import { entryStatements, insertEntries, insertEntry, type NewEntry } from './entries-repository.ts'
 import { createEntryIn, duplicateEntry, newEntryOf, type EntryWish } from './entry-creation.ts'
 import { askReferences } from './entry-references-repository.ts'
@@ -27,6 +27,8 @@ const LIMITS = { groups: 3, size: 32 }
 const COUNTED: Statement = { sql: 'SAVEPOINT counted' }
 const KEEP_COUNTED: Statement[] = [{ sql: 'ROLLBACK TO SAVEPOINT counted' }, COMMIT]
 const ROLLBACK: Statement = { sql: 'ROLLBACK' }
+/** What takes longer than that, in milliseconds, has waited for somebody. */
+const WAITED_MS = 300
 
 export interface EntryCall {
   caller: LateCaller
@@ -132,7 +134,8 @@ async function createAll(deps: Group, calls: Call[], admissions: Map<Call, Admit
     }
     const counted = () => group.forEach((admitted) => admissions.set(admitted.call, admitted))
     try {
-      const leadId = await insertMade(send, [...made.values()], deps.committing)
+      // Who was told of an event in vain is not told of it again before it is there.
+      const leadId = await insertMade(send, [...made.values()], foreseen ? () => {} : deps.committing)
       if (leadId !== undefined) for (const call of made.keys()) refuse(call, duplicateEntry(leadId))
       for (const { call, known } of group) {
         if (known) deps.foresight.learn(call.body, known, leadId === undefined ? made.get(call)?.turnOf : null)
@@ -172,6 +175,7 @@ async function insertMade(
 /**
  * One round trip, which also commits.
  * @returns undefined where anything was not as foreseen: then nothing is written, and the transaction has to be rolled back
+ * @throws where somebody was in the way: then each is to be made by itself, as nobody is to wait for a second time
  */
 async function createForeseen(
   deps: Group,
@@ -180,29 +184,41 @@ async function createForeseen(
   foreseen: Foreseen[],
 ): Promise<Map<Call, { admitted: Admitted; entry: Entry }> | undefined> {
   const askedAtMs = monotonicMs()
+  const made = newEntriesOf(deps, calls, foreseen)
+  if (!made) return undefined
+  const [waiting, ...others] = entryStatements(made)
+  const labIds = calls.map(({ body }) => body.branchID)
+  const { claim, compare } = foreseenStatements(foreseen, labIds)
+  const sent = send([...claim, waiting, ...compare, ...others, COMMIT])
+  if (made.length === 1) deps.committing(made[0]!.event.id)
+  let results: BatchResult[]
   try {
-    const made = calls.map((call, n) =>
-      newEntryOf(wishOf(deps, call, foreseen[n]!.account), foreseen[n]!.references, call.traceParent),
-    )
-    const [waiting, ...others] = entryStatements(made)
-    const { statements, budgetsOf } = foreseenStatements(
-      foreseen,
-      calls.map(({ body }) => body.branchID),
-    )
-    const sent = send([waiting, ...statements, ...others, COMMIT])
-    if (made.length === 1) deps.committing(made[0]!.event.id)
-    const budgets = budgetsOf((await sent).slice(1))
-    return new Map(
-      calls.map((call, n) => {
-        const known = foreseen[n]!
-        deps.foresight.keep(known, made[n]!.turnOf)
-        const admit = () => call.caller.admitted(known.account, budgets.get(known.account.id), askedAtMs)
-        return [call, { admitted: { call, admit, known, isUnknown: false }, entry: made[n]!.entry }]
-      }),
-    )
+    results = await sent
   } catch (error) {
-    if (isConnectionFault(error)) throw error
     for (const known of foreseen) deps.foresight.doubt(known)
+    if (isConnectionFault(error) || monotonicMs() - askedAtMs > WAITED_MS) throw error
+    return undefined
+  }
+  const budgets = readBudgets(results[claim.length + compare.length]!)
+  return new Map(
+    calls.map((call, n) => {
+      const known = foreseen[n]!
+      deps.foresight.keep(known, made[n]!.turnOf)
+      const admit = () => call.caller.admitted(known.account, budgets.get(known.account.id), askedAtMs)
+      return [call, { admitted: { call, admit, known, isUnknown: false }, entry: made[n]!.entry }]
+    }),
+  )
+}
+
+/** @returns undefined where one of them is refused, which what is there now has to say */
+function newEntriesOf(deps: Group, calls: Call[], foreseen: Foreseen[]): NewEntry[] | undefined {
+  try {
+    return calls.map((call, n) => {
+      const { account, references } = foreseen[n]!
+      return newEntryOf(wishOf(deps, call, account), references, call.traceParent)
+    })
+  } catch {
+    for (const known of foreseen) deps.foresight.keep(known, null)
     return undefined
   }
 }

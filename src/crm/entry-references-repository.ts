@@ -37,7 +37,7 @@ interface AskedReferences {
     references: (EntryReferences | undefined)[]
     /** Of those that there are, maybe several of one: all that `toAccount` takes. */
     accounts: BatchResult
-    /** In the order asked, as `ACCOUNT_STATE`; undefined for those whose lab is not their account's. */
+    /** In the order asked, as `ACCOUNT_STATE`; undefined where the account is unknown. */
     states: (string | undefined)[]
   }
 }
@@ -101,12 +101,13 @@ export function askReferences(asked: ReferencesOf[], isAlong: boolean): AskedRef
   }
 }
 
-/** Of account `a`, its lab `l` and its settings `s`: all that a lead is made by and a change may touch, but its telecallers. */
-const SETTINGS_STATE = `SHA2(CONCAT_WS('\\n', a.mode, a.time_zone, l.id, l.active,
-    s.assign_strategy, s.custom_fields, s.payment_gateways), 256)`
+/** Of account `a` and its settings `s`: all that a lead is made by and a change may touch, but the telecallers. */
+const SETTINGS_STATE = `SHA2(CONCAT_WS('\\n', a.mode, a.time_zone, s.assign_strategy, s.custom_fields, s.payment_gateways), 256)`
 const inBytes = (text: string) => `CAST(${text} AS BINARY)`
-/** The same with the telecallers: where two of these are the same, so is what `askReferences` finds, but for whose turn it is. */
+/** The same with the telecallers: where two of these are the same, so is what `askReferences` finds, but for the lab and the turn. */
 export const ACCOUNT_STATE = `CONCAT(${inBytes(SETTINGS_STATE)}, ' ', ${inBytes(`SHA2(COALESCE(${CANDIDATES}, ''), 256)`)})`
+/** Lab `l`; where the account has no such lab, or it is inactive, it is no id. */
+export const ACTIVE_LAB = `COALESCE(IF(l.active, l.id, NULL), '-')`
 
 const LABS_AND_SETTINGS = `LEFT JOIN labs l FORCE INDEX (PRIMARY) ON l.id IN (?) AND l.account_id = a.id
       LEFT JOIN crm_settings s ON s.account_id = a.id`
@@ -170,8 +171,8 @@ function referencesOf({ accountId, body }: ReferencesOf, found: Found): EntryRef
   }
 }
 
-function stateOf({ accountId, body }: ReferencesOf, { accounts }: Found): string | undefined {
-  const row = accounts.find((own) => own.id === accountId && own.lab_id === body.branchID)
+function stateOf({ accountId }: ReferencesOf, { accounts }: Found): string | undefined {
+  const row = accounts.find((own) => own.id === accountId)
   const candidates = createHash('sha256').update(row?.candidates ?? '')
   return row?.settings_state && `${row.settings_state} ${candidates.digest('hex')}`
 }

@@ -6,29 +6,30 @@
  * What was found is kept of leads that name no party, test, package or telecaller, per account, and serves once it was found twice
  * in a row: where an account's leads come through several processes its turns change all the time.
  */
-import type { BatchResult, Statement } from '../../db/batch.ts'
+import type { Statement } from '../../db/batch.ts'
 import type { Account } from '../accounts/accounts-repository.ts'
-import type { CrmBudget } from './crm-budget-rules.ts'
-import { claimKnownStatement, readBudgets } from './crm-budgets-repository.ts'
-import { ACCOUNT_STATE, budgetsStatement } from './entry-references-repository.ts'
+import { claimKnownStatement } from './crm-budgets-repository.ts'
+import { ACCOUNT_STATE, ACTIVE_LAB, budgetsStatement } from './entry-references-repository.ts'
 import { isAssignedAutomatically, PARTY_FIELDS, type EntryReferences, type EntryRequest } from './entry-rules.ts'
 import { compareTurnsStatement } from './telecallers-repository.ts'
 
 const MAX_ACCOUNTS = 5000
 const MAX_LABS = 10
+/** Telecallers, or custom fields, of an account that is remembered. */
+const MAX_NAMES = 50
 
 /** What was looked up for a lead. */
 export interface LookedUp {
   account: Account
   references: EntryReferences
-  /** As `ACCOUNT_STATE`; undefined where the lab is not the account's. */
+  /** As `ACCOUNT_STATE`. */
   state: string | undefined
 }
 
 export interface Foreseen extends LookedUp {
   state: string
-  /** Of this and other labs, by their ids. */
-  states: Map<string, string>
+  /** Active ones of the account. */
+  labIds: ReadonlySet<string>
 }
 
 export interface LeadOf {
@@ -36,7 +37,7 @@ export interface LeadOf {
   body: EntryRequest
 }
 
-interface Remembered extends Omit<Foreseen, 'state'> {
+interface Remembered extends Foreseen {
   isSteady: boolean
 }
 
@@ -44,6 +45,12 @@ interface Remembered extends Omit<Foreseen, 'state'> {
 function isForeseeable(body: EntryRequest): boolean {
   const namesNobody = PARTY_FIELDS.every((field) => body[field] === undefined) && isAssignedAutomatically(body)
   return namesNobody && !body.tests?.length && !body.packages?.length
+}
+
+/** Numbers of open leads change with each. */
+function isRememberable({ labIsActive, settings, candidates }: EntryReferences): boolean {
+  const isCounted = settings.assignStrategy === 'least_open' && candidates.length > 0
+  return labIsActive && !isCounted && candidates.length <= MAX_NAMES && settings.customFields.length <= MAX_NAMES
 }
 
 export class EntryForesight {
@@ -59,9 +66,8 @@ export class EntryForesight {
     const found: Foreseen[] = []
     for (const { accountId, body } of leads) {
       const known = isForeseeable(body) ? this.#remembered.get(accountId) : undefined
-      const state = known?.states.get(body.branchID)
-      if (!known?.isSteady || state === undefined) return undefined
-      found.push({ ...known, state })
+      if (!known?.isSteady || !known.labIds.has(body.branchID)) return undefined
+      found.push(known)
     }
     for (const { accountId } of leads) this.#remembered.delete(accountId)
     return found
@@ -72,26 +78,25 @@ export class EntryForesight {
    * @param turnOf who was assigned it by turn
    */
   learn(body: EntryRequest, { account, references, state }: LookedUp, turnOf: string | null | undefined): void {
-    if (!isForeseeable(body) || !references.labIsActive || state === undefined) return
-    // Numbers of open leads change with each.
-    if (references.settings.assignStrategy === 'least_open' && references.candidates.length > 0) return
+    if (!isForeseeable(body) || state === undefined || !isRememberable(references)) return
     const before = this.#remembered.get(account.id)
-    const stateBefore = before?.states.get(body.branchID)
-    const isSame =
-      before?.references.lastTelecallerId === references.lastTelecallerId && (stateBefore ?? state) === state
-    const states = isSame && before ? before.states : new Map<string, string>()
-    if (stateBefore === undefined && states.size < MAX_LABS) states.set(body.branchID, state)
-    this.#remember({ account, references, states, isSteady: isSame }, turnOf)
+    const isSteady = before?.state === state && before.references.lastTelecallerId === references.lastTelecallerId
+    const labIds = [...(isSteady && before ? before.labIds : [])].filter((id) => id !== body.branchID)
+    const latest = new Set([...labIds, body.branchID].slice(-MAX_LABS))
+    this.#remember({ account, references, state, labIds: latest, isSteady }, turnOf)
   }
 
-  /** What was taken out has turned out to be so. */
-  keep({ account, references, states }: Foreseen, turnOf: string | null): void {
-    this.#remember({ account, references, states, isSteady: true }, turnOf)
+  /**
+   * What was taken out has turned out to be so, or was not tried.
+   * @param turnOf who was assigned a lead by it
+   */
+  keep(known: Foreseen, turnOf: string | null): void {
+    this.#remember({ ...known, isSteady: true }, turnOf)
   }
 
   /** What was taken out has not served: the next time that it is looked up tells whether it still is so. */
-  doubt({ account, references, states }: Foreseen): void {
-    this.#remember({ account, references, states, isSteady: false }, null)
+  doubt(known: Foreseen): void {
+    this.#remember({ ...known, isSteady: false }, null)
   }
 
   #remember(known: Remembered, turnOf: string | null | undefined): void {
@@ -107,34 +112,34 @@ export class EntryForesight {
 const failUnless = (condition: string) => `CAST(${condition} AS UNSIGNED) - CAST(1 AS UNSIGNED)`
 
 /**
- * Statements that count the calls and lock the accounts' turns, and fail where anything is not as foreseen.
+ * Statements that fail where anything is not as foreseen.
  * @param foreseen of different accounts, in the order in which everybody locks what belongs to them
+ * @param labIds one each
  */
 export function foreseenStatements(
   foreseen: Foreseen[],
   labIds: string[],
 ): {
-  statements: Statement[]
-  /** @param results of the statements */
-  budgetsOf(results: BatchResult[]): Map<string, CrmBudget>
+  /** Counts the calls. */
+  claim: Statement[]
+  /** Locks the accounts' turns; its last one reads the accounts' budgets (`readBudgets`). */
+  compare: Statement[]
 } {
   const accountIds = foreseen.map(({ account }) => account.id)
   /** Of each account's row, which is `b`. */
-  const failUnlessSame = (sql: string, known: (one: Foreseen) => string): Required<Statement> => ({
-    sql: failUnless(`LOCATE(CONCAT(b.account_id, ' ', ${sql}, ';'), ?) > 0`),
-    values: [foreseen.map((one) => `${one.account.id} ${known(one)};`).join('')],
+  const failUnlessSame = (sql: string[], known: (one: Foreseen, n: number) => string[]): Required<Statement> => ({
+    sql: failUnless(`LOCATE(CONCAT(b.account_id, ' ', ${sql.join(`, ' ', `)}, ';'), ?) > 0`),
+    values: [foreseen.map((one, n) => `${one.account.id} ${known(one, n).join(' ')};`).join('')],
   })
-  const statements: Statement[] = [
-    claimKnownStatement(accountIds),
-    // An account without a row was not counted.
-    { sql: `SET @difference = ${failUnless('ROW_COUNT() = ?')}`, values: [accountIds.length] },
-    compareTurnsStatement(accountIds, failUnlessSame(`COALESCE(b.last_telecaller_id, '-')`, ({ references }) => references.lastTelecallerId ?? '-')), // prettier-ignore
-    // After the turns, because of the candidates.
-    budgetsStatement(
-      accountIds,
-      labIds,
-      failUnlessSame(ACCOUNT_STATE, ({ state }) => state),
-    ),
-  ]
-  return { statements, budgetsOf: (results) => readBudgets(results[statements.length - 1]!) }
+  const turns = failUnlessSame([`COALESCE(b.last_telecaller_id, '-')`], ({ references }) => [references.lastTelecallerId ?? '-']) // prettier-ignore
+  const states = failUnlessSame([ACCOUNT_STATE, ACTIVE_LAB], ({ state }, n) => [state, labIds[n]!])
+  return {
+    claim: [
+      claimKnownStatement(accountIds),
+      // An account without a row was not counted.
+      { sql: `SET @difference = ${failUnless('ROW_COUNT() = ?')}`, values: [accountIds.length] },
+    ],
+    // The turns first, because of the candidates.
+    compare: [compareTurnsStatement(accountIds, turns), budgetsStatement(accountIds, labIds, states)],
+  }
 }

@@ -87,9 +87,10 @@ export async function findDaemons(
 ): Promise<{ daemons: DaemonRow[]; lostOwners: string[] }> {
   const [rows] = await knex
     .raw(
-      `SELECT token, beat, hint_host, hint_port FROM daemons
+      `SELECT DISTINCT owner AS token, NULL AS beat, NULL AS hint_host, NULL AS hint_port
+       FROM lanes FORCE INDEX (lanes_due) WHERE owner >= '' AND owner NOT IN (?)
        UNION ALL
-       SELECT DISTINCT owner, NULL, NULL, NULL FROM lanes FORCE INDEX (lanes_due) WHERE owner >= '' AND owner NOT IN (?)`,
+       SELECT token, beat, hint_host, hint_port FROM daemons`,
       [tokens],
     )
     .timeout(ANSWER_TIMEOUT_MS)

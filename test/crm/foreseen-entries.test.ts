@@ -9,7 +9,7 @@ import { CRM_CALLS, packCalls } from '../../src/crm/crm-budget-rules.ts'
 import type { Entry, EntryRequest } from '../../src/crm/entry-rules.ts'
 import { EntryForesight, type LookedUp } from '../../src/crm/foreseen-entries.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
-import { buildParty, buildTelecaller, setCrmSettings } from '../support/builders.ts'
+import { buildLab, buildParty, buildTelecaller, setCrmSettings } from '../support/builders.ts'
 import { buildTenants, countedCalls, entryCalls, type EntryCalls, type Tenant } from '../support/entry-calls.ts'
 
 let app: TestApp
@@ -25,9 +25,10 @@ afterAll(async () => {
   await app.close()
 })
 
-/** A process, and how many round trips with statements it has made. */
-function counted(): EntryCalls & { trips: () => number } {
+/** A process, how many round trips with statements it has made, and with what each of them began. */
+function counted(): EntryCalls & { trips: () => number; first: string[] } {
   let trips = 0
+  const first: string[] = []
   const { batch } = app.database
   const counting: BatchPool = {
     ...batch,
@@ -35,12 +36,13 @@ function counted(): EntryCalls & { trips: () => number } {
       batch.transaction((send) =>
         work((statements) => {
           trips += 1
+          first.push(statements[0]!.sql)
           return send(statements)
         }),
       ),
   }
   const takeTrips = () => [trips, (trips = 0)][0]!
-  return { ...entryCalls(app, counting), trips: takeTrips }
+  return { ...entryCalls(app, counting), trips: takeTrips, first }
 }
 
 type Process = ReturnType<typeof counted>
@@ -118,6 +120,7 @@ test('leads of many accounts take one round trip together, and the second of a d
   const outcomes = await Promise.allSettled(again.map((call) => process.create(call)))
   expect(outcomes.map(({ status }) => status)).toEqual(tenants.map((_, n) => (n === 3 ? 'rejected' : 'fulfilled')))
   expect(outcomes[3]).toMatchObject({ reason: { code: 'duplicate_entry', extras: { leadId: leads[3]!.id } } })
+  expect(process.first.filter((sql) => sql === 'ROLLBACK')).toHaveLength(1)
   for (const [n, tenant] of tenants.entries()) {
     expect(await countedCalls(app, tenant.account.id)).toBe(6)
     expect(await table('entries', tenant)).toHaveLength(n === 3 ? 5 : 6)
@@ -214,6 +217,48 @@ test('a telecaller more gets a turn, and what another process assigned is not as
   expect(assigned).toEqual(assigned.map((_, n) => inOrder[(first + n) % 3]))
 })
 
+test('what was found of one lab is not taken for what another one was found with before', async () => {
+  const [tenant] = (await buildTenants(app, 1)) as [Tenant]
+  const second = await buildTelecaller(app, tenant.account)
+  const inactive = (active: boolean) => knex()('telecallers').where({ id: second.id }).update({ active })
+  await inactive(false)
+  const process = await practised([tenant])
+  const others = [{ ...tenant, lab: await buildLab(app, tenant.account) }, { ...tenant, lab: await buildLab(app, tenant.account) }] // prettier-ignore
+  await inactive(true)
+  for (const other of others) await process.create(process.callOf(other))
+  await inactive(false)
+  for (let n = 0; n < 8; n++) {
+    const { assignedTo } = await process.create(process.callOf(n % 3 === 2 ? others[0]! : tenant))
+    expect(assignedTo).toBe(tenant.telecaller.id)
+  }
+})
+
+test('leads through several labs of an account take one round trip and its telecallers take turns', async () => {
+  const [tenant] = (await buildTenants(app, 1)) as [Tenant]
+  const second = await buildTelecaller(app, tenant.account)
+  const process = await practised([tenant])
+  const other = { ...tenant, lab: await buildLab(app, tenant.account) }
+  const assigned = [(await process.create(process.callOf(other))).assignedTo]
+  process.trips()
+  for (let n = 0; n < 7; n++) assigned.push((await process.create(process.callOf([tenant, other][n % 2]!))).assignedTo)
+  expect(process.trips()).toBe(7)
+  expect(assigned.filter((id) => id === second.id)).toHaveLength(4)
+})
+
+test('an account whose budget somebody holds keeps the others waiting for one lock, not for two', async () => {
+  const tenants = await buildTenants(app, 4)
+  const process = await practised(tenants)
+  const trx = await other.knex.transaction()
+  await trx('crm_budgets').where({ account_id: tenants[0]!.account.id }).forUpdate().first()
+  const [held, ...free] = tenants.map((tenant) => process.create(process.callOf(tenant)))
+  held!.catch(() => {})
+  for (const lead of await Promise.all(free)) expect(lead.id).toBeTruthy()
+  expect(process.first).not.toContain('ROLLBACK')
+  await trx.commit()
+  expect((await held!).id).toBeTruthy()
+  for (const tenant of tenants) expect(await countedCalls(app, tenant.account.id)).toBe(5)
+})
+
 test('while somebody holds the turns the others of its group do not wait, and it is made once they are free', async () => {
   const tenants = await buildTenants(app, 3)
   const process = await practised(tenants)
@@ -256,7 +301,7 @@ describe('what is remembered', () => {
   const foundOf = (id: string, fields: Partial<LookedUp['references']> = {}, state: string | undefined = 's') =>
     ({
       account: { id },
-      references: { labIsActive: true, settings: { assignStrategy: 'round_robin' }, candidates: [{ id: 't', openLeads: 0 }], lastTelecallerId: null, ...fields }, // prettier-ignore
+      references: { labIsActive: true, settings: { assignStrategy: 'round_robin', customFields: [] }, candidates: [{ id: 't', openLeads: 0 }], lastTelecallerId: null, ...fields }, // prettier-ignore
       state,
     }) as LookedUp
   const learnTwice = (foresight: EntryForesight, found: LookedUp, lab = 'l') => {
@@ -280,24 +325,23 @@ describe('what is remembered', () => {
     expect(take(foresight, ['a'])![0]!.references.lastTelecallerId).toBe('u')
   })
 
-  test('is of each lab by itself, but whose turn it is', () => {
+  test('is of the account: a further lab need only be found once', () => {
     const foresight = new EntryForesight()
-    learnTwice(foresight, foundOf('a', {}, 'sl'))
+    learnTwice(foresight, foundOf('a'))
     expect(take(foresight, ['a'], 'm')).toBeUndefined()
-    foresight.learn(body('m'), foundOf('a', {}, 'sm'), 't')
+    foresight.learn(body('m'), foundOf('a'), 't')
     const [known] = take(foresight, ['a'], 'l')!
-    expect(known).toMatchObject({ state: 'sl', references: { lastTelecallerId: 't' } })
+    expect(known!.references.lastTelecallerId).toBe('t')
     foresight.keep(known!, 'u')
-    expect(take(foresight, ['a'], 'm')![0]).toMatchObject({ state: 'sm', references: { lastTelecallerId: 'u' } })
+    expect(take(foresight, ['a'], 'm')![0]!.references.lastTelecallerId).toBe('u')
   })
 
-  test('is nothing of what it was once something else is found', () => {
+  test('is nothing of what it was once something else is found, of whichever lab', () => {
     const foresight = new EntryForesight()
     for (const lab of ['l', 'm']) learnTwice(foresight, foundOf('a'), lab)
-    foresight.learn(body('m'), foundOf('a', {}, 'other'), null)
-    foresight.learn(body('m'), foundOf('a', {}, 'other'), null)
-    expect(take(foresight, ['a'], 'l')).toBeUndefined()
-    expect(take(foresight, ['a'], 'm')).toMatchObject([{ state: 'other' }])
+    learnTwice(foresight, foundOf('a', {}, 'other'), 'n')
+    for (const lab of ['l', 'm']) expect(take(foresight, ['a'], lab)).toBeUndefined()
+    expect(take(foresight, ['a'], 'n')).toMatchObject([{ state: 'other' }])
   })
 
   test('has to be found once more when it has not served, and is wrong where somebody else had a turn', () => {
@@ -319,23 +363,24 @@ describe('what is remembered', () => {
     expect(take(foresight, ['a'])).toHaveLength(1)
   })
 
-  test('is nothing that changes with each lead, and of no inactive lab', () => {
+  test('is nothing that changes with each lead, of no inactive lab, and no long list', () => {
     const foresight = new EntryForesight()
-    learnTwice(foresight, foundOf('a', { settings: { assignStrategy: 'least_open' } as never }))
+    learnTwice(foresight, foundOf('a', { settings: { assignStrategy: 'least_open', customFields: [] } as never }))
     learnTwice(foresight, foundOf('b', { labIsActive: false }))
+    learnTwice(foresight, foundOf('c', { candidates: Array.from({ length: 51 }, (_, n) => ({ id: `t${n}`, openLeads: 0 })) })) // prettier-ignore
     learnTwice(foresight, { ...foundOf('d'), state: undefined })
-    for (const id of 'abd') expect(take(foresight, [id])).toBeUndefined()
-    learnTwice(foresight, foundOf('e', { settings: { assignStrategy: 'least_open' } as never, candidates: [] }))
+    for (const id of 'abcd') expect(take(foresight, [id])).toBeUndefined()
+    learnTwice(foresight, foundOf('e', { settings: { assignStrategy: 'least_open', customFields: [] } as never, candidates: [] })) // prettier-ignore
     expect(take(foresight, ['e'])).toHaveLength(1)
   })
 
-  test('is of 5,000 accounts at most, those of the last leads, and of 10 labs of each', () => {
+  test('is of 5,000 accounts at most, and of 10 labs of each, those of the last leads', () => {
     const foresight = new EntryForesight()
     for (let n = 0; n <= 5000; n++) learnTwice(foresight, foundOf(`a${n}`))
     expect(take(foresight, ['a0'])).toBeUndefined()
     expect(take(foresight, ['a1'])).toHaveLength(1)
-    for (let n = 1; n <= 10; n++) learnTwice(foresight, foundOf('a5000'), `l${n}`)
-    expect(take(foresight, ['a5000'], 'l10')).toBeUndefined()
-    expect(take(foresight, ['a5000'], 'l9')).toHaveLength(1)
+    for (let n = 1; n <= 10; n++) foresight.learn(body(`l${n}`), foundOf('a5000'), null)
+    expect(take(foresight, ['a5000'], 'l')).toBeUndefined()
+    expect(take(foresight, ['a5000'], 'l1')).toHaveLength(1)
   })
 })
