@@ -37,6 +37,12 @@ const ONE_HELPER = '--v8-pool-size=1'
 const YOUNG_FIRST = '--no-allocation-site-pretenuring'
 
 /**
+ * A delivery goes through many small functions: where the compiler may put twice as much of them into one, it takes a daemon 4 % less.
+ * The API has no gain from that.
+ */
+const TWICE_INLINED = ['--max-inlined-bytecode-size=920', '--max-inlined-bytecode-size-cumulative=1840']
+
+/**
  * What bounds the memory of a service, given to Node and to the C library. Otherwise young objects get up to 128 MB under load,
  * and each of Node's threads has a heap for what it once needed. For old ones see `src/heap-growth.ts`.
  */
@@ -52,7 +58,7 @@ const NODE_ARGUMENTS = {
   // What it reads ahead lives for some milliseconds: in less room it would be moved to the old objects, a tenth of its time. In
   // twice the room (V8 takes the next power of two) it is no faster, and 25 MB larger. Several threads that look through so little
   // wait for each other more than they help: another tenth.
-  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', YOUNG_FIRST, ONE_HELPER],
+  'daemon/main.ts': ['--max-semi-space-size=16', '--no-parallel-scavenge', YOUNG_FIRST, ONE_HELPER, ...TWICE_INLINED],
 }
 
 export const SERVICE_ENV = { MALLOC_ARENA_MAX: '2' }
