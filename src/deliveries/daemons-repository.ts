@@ -78,7 +78,8 @@ async function freeLanesOf(trx: Knex.Transaction, token: string): Promise<number
 /**
  * All daemons, and owners of lanes that are no daemon any more: one that was taken for dead while it worked has taken some since its
  * lanes were freed, and does not know yet. In one statement, which sees both at one moment: a daemon has its row before it takes a
- * lane, so that an owner who has none has none any more.
+ * lane, so that an owner who has none has none any more. The lanes come first: were they read later, a
+ * daemon that came between would look lost.
  * @param tokens of daemons that were there a moment ago: only what lies between them in the index of owners is read
  */
 export async function findDaemons(

@@ -3,7 +3,7 @@
  * them happens to no other.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { COMMIT, type BatchPool } from '../../db/batch.ts'
+import { COMMIT, type BatchPool, type Statement } from '../../db/batch.ts'
 import { connectDatabase, type Database } from '../../db/connection.ts'
 import { runBefore } from '../../db/deadline.ts'
 import { monotonicMs } from '../../src/clock.ts'
@@ -11,7 +11,7 @@ import type { Entry } from '../../src/crm/entry-rules.ts'
 import { withTraceParent } from '../../src/trace-context.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildTelecaller } from '../support/builders.ts'
-import { buildTenants, countedCalls, entryCalls, type Tenant } from '../support/entry-calls.ts'
+import { buildTenants, countedCalls, entryCalls, watched, type Tenant } from '../support/entry-calls.ts'
 
 let app: TestApp
 /** Another process. */
@@ -29,19 +29,8 @@ afterAll(async () => {
 /** A pool that tells how many transactions were committed. */
 function counting(batch: BatchPool): { batch: BatchPool; commits: () => number } {
   let commits = 0
-  return {
-    commits: () => commits,
-    batch: {
-      ...batch,
-      transaction: (work) =>
-        batch.transaction((send) =>
-          work((statements) => {
-            if (statements.at(-1)?.sql === COMMIT.sql) commits += 1
-            return send(statements)
-          }),
-        ),
-    },
-  }
+  const count = (statements: Statement[]) => void (commits += statements.at(-1)?.sql === COMMIT.sql ? 1 : 0)
+  return { commits: () => commits, batch: watched(batch, count) }
 }
 
 const rows = (table: string, { account }: Tenant) =>

@@ -2,7 +2,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import type { Response } from 'express'
-import type { BatchPool } from '../../db/batch.ts'
+import type { BatchPool, Statement } from '../../db/batch.ts'
 import { findAccount } from '../../src/accounts/accounts-repository.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { CRM_CALLS, unpackCalls } from '../../src/crm/crm-budget-rules.ts'
@@ -49,6 +49,14 @@ export function entryCalls(app: TestApp, batch: BatchPool = app.database.batch):
       if (!caller) throw new Error('the process knows that the account is over its budget')
       return { caller, res, body: leadBody(lab, fields) as unknown as EntryRequest, eventId: newId(app.clock.nowMs()) }
     },
+  }
+}
+
+/** @param seen told of the statements of each round trip before they are sent */
+export function watched(batch: BatchPool, seen: (statements: Statement[]) => void): BatchPool {
+  return {
+    ...batch,
+    transaction: (work) => batch.transaction((send) => work((statements) => (seen(statements), send(statements)))),
   }
 }
 
