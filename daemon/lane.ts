@@ -3,7 +3,7 @@
  * flight, hands results to the recorder, and gives the lane back when it is dry.
  */
 import { monotonicMs, type Clock } from '../src/clock.ts'
-import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
+import type { AttemptResult, LaneRun } from '../src/deliveries/recording-rules.ts'
 import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
 import { LANE_VIEW_MAX_AGE_MS, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
@@ -38,7 +38,7 @@ export interface LaneDeps extends LaneBacklogDeps {
 /** How its run ended. */
 export type LaneOutcome = 'dry' | 'lost' | 'stopped'
 
-export class Lane {
+export class Lane implements LaneRun {
   readonly webhookId: string
   readonly #deps: LaneDeps
   readonly #token: string
@@ -60,6 +60,7 @@ export class Lane {
   #stopping = false
   /** It has been told how its run ended: whoever owns the lane next may be sending already. */
   #over = false
+  #lost = false
   #tellEnd: (outcome: LaneOutcome) => void = () => {}
 
   constructor(deps: LaneDeps, { token, state, readAtMs, head }: TakenLane, settings: DeliverySettings) {
@@ -119,9 +120,15 @@ export class Lane {
     this.pump()
   }
 
-  /** Another daemon may own the lane now. What is in flight ends by itself; its results will be dropped. */
+  /** Another daemon may own the lane now, or this one anew. What is in flight ends by itself; its results are dropped. */
   lose(): void {
-    if (!this.#over) this.#finish('lost')
+    if (this.#over) return
+    this.#lost = true
+    this.#finish('lost')
+  }
+
+  get isLost(): boolean {
+    return this.#lost
   }
 
   /** @param atMs monotonic time at which the query that read it was sent */
@@ -272,11 +279,10 @@ export class Lane {
   #ended(entry: InFlight, outcome: AttemptOutcome): void {
     this.#inFlight.ended(entry, outcome)
     this.#deps.gates.leave(this.#gate, this, this.#goesOn)
-    const result = attemptResult(this.#token, entry.delivery, entry.startedAt, outcome, this.#deps.clock)
+    const result = attemptResult(this.#token, this, entry.delivery, entry.startedAt, outcome, this.#deps.clock)
     this.#deps.attempted(result)
-    // Recorded even when the lane was lost: the write is fenced by the token and drops it there.
-    this.#deps.record(result)
     if (this.#over) return
+    this.#deps.record(result)
     this.#chooseGate()
     this.pump()
   }

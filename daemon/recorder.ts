@@ -3,7 +3,7 @@
  * time. A result is safe only once its transaction has committed; until then its delivery counts as not yet made.
  */
 import type { BatchPool } from '../db/batch.ts'
-import { isConnectionFault, isRetriable, isTooMuch } from '../db/connection.ts'
+import { isConnectionFault, isDuplicate, isRetriable, isTooMuch } from '../db/connection.ts'
 import type { Clock } from '../src/clock.ts'
 import { recordAttempts, type Recorded } from '../src/deliveries/attempts-repository.ts'
 import { KnownLanes } from '../src/deliveries/known-lanes.ts'
@@ -14,6 +14,8 @@ const FLUSH_AFTER_MS = 25
 const FLUSH_ROWS = 500
 const RETRY_WAIT_MS = 50
 const RETRY_WAIT_MAX_MS = 1000
+/** After so many in a row less is tried at once: it may be the batch that takes longer than a connection is waited for. */
+const MOST_FAULTS = 6
 
 export interface RecorderOptions {
   batch: BatchPool
@@ -77,6 +79,7 @@ export class Recorder {
   async #record(results: AttemptResult[], mayBeOnDisk = false): Promise<void> {
     const { batch, token, clock, rules, log, onRecorded } = this.#options
     let inDoubt = mayBeOnDisk
+    let faults = 0
     for (let waitMs = RETRY_WAIT_MS; ; waitMs = Math.min(waitMs * 2, RETRY_WAIT_MAX_MS)) {
       const owner = token()
       const own = resultsOf(owner, results)
@@ -85,10 +88,15 @@ export class Recorder {
       try {
         recorded = await recordAttempts(batch, owner, own, clock.now(), rules, inDoubt, this.#known)
       } catch (error) {
-        const isHopeless = !isRetriable(error) && !isConnectionFault(error)
-        if (isHopeless || (isTooMuch(error) && results.length > 1)) return this.#split(results, error, inDoubt)
+        // An attempt of that number is on disk already: it is looked which.
+        const wasWritten = isDuplicate(error) && !inDoubt
+        const isFault = isConnectionFault(error)
+        if (isFault) faults += 1
+        const isHopeless = !wasWritten && !isRetriable(error) && !isFault
+        const isLarge = isTooMuch(error) || faults >= MOST_FAULTS
+        if (isHopeless || (isLarge && results.length > 1)) return this.#split(results, error, inDoubt)
         // The connection may have broken behind the COMMIT.
-        inDoubt ||= isConnectionFault(error)
+        inDoubt ||= isFault || wasWritten
         log.warn('attempts.record_retried', { ...errorFields(error), batch: results.length })
         await new Promise((resolve) => setTimeout(resolve, waitMs * (0.5 + Math.random() / 2)))
         continue
@@ -116,6 +124,6 @@ export class Recorder {
 /** A function that is made anew for each batch would be compiled anew after each look through the heap. */
 function resultsOf(token: string, results: AttemptResult[]): AttemptResult[] {
   const own: AttemptResult[] = []
-  for (const result of results) if (result.token === token) own.push(result)
+  for (const result of results) if (result.token === token && !result.run?.isLost) own.push(result)
   return own
 }

@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../src/clock.ts'
 import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
-import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
+import type { AttemptResult, LaneRun } from '../src/deliveries/recording-rules.ts'
 import { parseRetryAfter } from '../src/deliveries/retry-schedule.ts'
 import { sign } from '../src/deliveries/signature.ts'
 import { publicEventId } from '../src/ids.ts'
@@ -48,10 +48,12 @@ export class SignedRequest implements WebhookRequest {
 
 /**
  * @param token of the ownership under which the attempt was made
+ * @param run that made it
  * @param clock for a `Retry-After` that names a date
  */
 export function attemptResult(
   token: string,
+  run: LaneRun,
   delivery: PendingDelivery,
   startedAt: Date,
   outcome: AttemptOutcome,
@@ -60,6 +62,7 @@ export function attemptResult(
   const { ok, class: kind, status, error, answer, durationMs, retryAfter } = outcome
   return {
     token,
+    run,
     webhookId: delivery.webhookId,
     eventId: delivery.eventId,
     dueAt: delivery.dueAt,

@@ -7,9 +7,17 @@ import { judgeAttempt, type HealthEffect, type HealthLimits, type WebhookHealth 
 import type { HeldCopy } from './delivery-queue-repository.ts'
 import { nextWaitMs } from './retry-schedule.ts'
 
+/** One run of a lane, from its taking to its end. */
+export interface LaneRun {
+  /** Its lane was somebody else's, or nobody's, before it had ended: whoever owns it next sends again what is not recorded. */
+  readonly isLost: boolean
+}
+
 export interface AttemptResult {
   /** The owner's token under which the attempt was made: a result of an ownership that has ended counts for nothing. */
   token: string
+  /** Of which it is: under one token a lane may be lost and taken anew, and then what is recorded is the newer run's. */
+  run?: LaneRun | undefined
   webhookId: string
   eventId: string
   /** The queue row's due time, part of its key. */

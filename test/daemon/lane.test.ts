@@ -300,3 +300,24 @@ test('lanes whose backlogs wait for their turns read nothing until then, and eac
   expect(sent.at(-1)! - sent[0]!).toBeLessThanOrEqual(3 * TURN)
   for (const { reads, sent: count } of lanes) expect(reads).toBeLessThanOrEqual(2 + Math.ceil(count / TURN))
 })
+
+test('what was under way when the lane was lost is not recorded: it may be this daemon that owns it anew, and sends again', async () => {
+  const answers: ((outcome: AttemptOutcome) => void)[] = []
+  const results: AttemptResult[] = []
+  let queue = [copyOf('recorded', 5), copyOf('under way', 5)]
+  const run = runLane({
+    client: { send: (_request: unknown, done: (outcome: AttemptOutcome) => void) => answers.push(done) },
+    record: (result: AttemptResult) => results.push(result),
+    readDue: async () => queue.splice(0),
+  })
+  await turn()
+  const outcome = { ok: true, class: 'ok', status: 204, error: null, answer: null, durationMs: 1 } as AttemptOutcome
+  answers[0]!(outcome)
+  run.lane.lose()
+  answers[1]!(outcome)
+  await turn()
+  expect(run.outcome).toBe('lost')
+  expect(results.map(({ eventId }) => eventId)).toEqual(['recorded'])
+  // Nor is what waits for the recorder: it asks.
+  expect(results[0]!.run).toMatchObject({ isLost: true })
+})

@@ -68,3 +68,52 @@ test.each([
   expect(await daemon.waiting(id)).toEqual([])
   await db.database.knex('lanes').update({ owner: null })
 })
+
+/** Two events that wait for a webhook, and the recorder of the daemon that owns its lane. */
+async function withTwoCopies() {
+  const { id } = await world.webhook({ endpoint: 'https://lims.example.in/hooks' })
+  const daemon = new HandDaemon(world)
+  await world.event()
+  await world.event()
+  await daemon.route()
+  await daemon.take(id)
+  const copies = await daemon.waiting(id)
+  const recorded: AttemptResult[] = []
+  const unrecordable: AttemptResult[] = []
+  const recorder = new Recorder({
+    batch: db.database.batch,
+    token: () => daemon.token,
+    clock: world.clock,
+    rules: { ...world.config({}), random: () => 0 },
+    log: createLogger('daemon', 'silent'),
+    onRecorded: (results) => recorded.push(...results),
+    onUnrecordable: (result) => unrecordable.push(result),
+  })
+  return { daemon, copies, recorder, recorded, unrecordable, webhookId: id }
+}
+
+test('of a run whose lane was lost nothing is recorded, also under the token that has the lane anew', async () => {
+  const { daemon, copies, recorder, recorded, webhookId } = await withTwoCopies()
+  const run = { isLost: false }
+  recorder.push({ ...daemon.result(copies[0]!, true), run })
+  recorder.push({ ...daemon.result(copies[1]!, true), run: { isLost: false } })
+  run.isLost = true
+  await recorder.drain()
+  expect(recorded.map(({ eventId }) => eventId)).toEqual([copies[1]!.eventId])
+  expect((await daemon.waiting(webhookId)).map(({ eventId }) => eventId)).toEqual([copies[0]!.eventId])
+  await db.database.knex('lanes').update({ owner: null })
+})
+
+test('an attempt that is on disk already is left out, and the rest of its batch is recorded', async () => {
+  const { daemon, copies, recorder, recorded, unrecordable, webhookId } = await withTwoCopies()
+  await daemon.record([{ copy: copies[0]!, ok: false }])
+  const retried = async () => (await daemon.waiting(webhookId)).map(({ eventId, attempts }) => [eventId, attempts])
+  recorder.push(daemon.result(copies[0]!, false))
+  recorder.push(daemon.result(copies[1]!, false))
+  await recorder.drain()
+  expect(unrecordable).toEqual([])
+  expect(recorded).toHaveLength(2)
+  expect((await retried()).toSorted()).toEqual([[copies[0]!.eventId, 1], [copies[1]!.eventId, 1]].toSorted()) // prettier-ignore
+  expect(await db.database.knex('earlier_attempts').where({ webhook_id: webhookId }).pluck('n')).toEqual([1, 1])
+  await db.database.knex('lanes').update({ owner: null })
+})
