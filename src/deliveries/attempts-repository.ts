@@ -13,7 +13,7 @@ import {
 } from '../messages/messages-repository.ts'
 import { endedStatements, type EndedRow } from './ended-rows.ts'
 import { haveAllMoved, KnownLanes, moveStatement } from './known-lanes.ts'
-import { removedStatements } from './packed-rows.ts'
+import { recordedStatements, removedStatements } from './packed-rows.ts'
 import { changesOf, healthStatements, laneStatements, mailStatements, type HealthChange } from './recorded-health.ts'
 import { isRemoved, removalOf } from './removed-runs.ts'
 import type { WebhookHealth } from '../webhooks/webhook-health.ts'
@@ -107,6 +107,8 @@ async function recordAll(
 ): Promise<Recorded> {
   const webhookIds = [...new Set(results.map((result) => result.webhookId))].sort()
   const messageIds = messageIdsOf(results)
+  // Read under the lanes' locks: the transaction that was cut off either has committed or never will.
+  const onDisk = inDoubt ? recordedStatements(results) : []
   return batch.transaction(async (send) => {
     // Lock order everywhere: webhook, lane, message, others, each by id. Health is judged under the webhook's lock.
     const [webhooks, lanes, ...others] = await send([
@@ -122,9 +124,9 @@ async function recordAll(
         values: [webhookIds, token],
       },
       ...(messageIds.length > 0 ? [lockMessagesStatement(messageIds)] : []),
-      ...(inDoubt ? [recordedStatement(results)] : []),
+      ...onDisk,
     ])
-    const recorded = new Set(inDoubt ? others.at(-1)!.map(keyOfRow) : [])
+    const recorded = new Set(others.slice(others.length - onDisk.length).flatMap((rows) => rows.map(keyOfRow)))
     const before = readLanes(webhooks!, lanes!)
     const after = new Map([...before].map(([id, lane]) => [id, { ...lane }]))
     const lostWebhookIds = new Set(webhookIds.filter((id) => !before.has(id)))
@@ -151,17 +153,6 @@ async function recordAll(
     const exhausted = applied.filter(({ delivery }) => 'status' in delivery && delivery.status === 'exhausted').length
     return { lostWebhookIds, healthChanges: changes, normalMessages, exhausted }
   })
-}
-
-/** Read under the lanes' locks: the transaction that was cut off either has committed or never will. */
-function recordedStatement(results: AttemptResult[]): Statement {
-  const ids = [results.map(({ webhookId }) => webhookId), results.map(({ eventId }) => eventId)]
-  const of = 'WHERE webhook_id IN (?) AND event_id IN (?)'
-  return {
-    sql: `SELECT webhook_id, event_id, n FROM earlier_attempts ${of}
-          UNION ALL SELECT webhook_id, event_id, attempts FROM deliveries ${of} AND class IS NOT NULL`,
-    values: [...ids, ...ids],
-  }
 }
 
 const keyOf = ({ webhookId, eventId, n }: AttemptResult) => `${webhookId} ${eventId} ${n}`

@@ -69,6 +69,31 @@ export function routedStatements(eventIds: string[]): Statement[] {
   )
 }
 
+const RECORDED: ListStatement[] = [
+  {
+    columns: ['webhook_id', 'event_id'],
+    before: 'SELECT a.webhook_id, a.event_id, a.n FROM ',
+    after: ` made STRAIGHT_JOIN earlier_attempts a FORCE INDEX (PRIMARY)
+      ON a.webhook_id = made.webhook_id AND a.event_id = made.event_id`,
+  },
+  {
+    columns: ['webhook_id', 'event_id'],
+    before: 'SELECT d.webhook_id, d.event_id, d.attempts AS n FROM ',
+    after: ` made STRAIGHT_JOIN deliveries d FORCE INDEX (PRIMARY)
+      ON d.webhook_id = made.webhook_id AND d.event_id = made.event_id AND d.class IS NOT NULL`,
+  },
+]
+
+/**
+ * Reads the attempts of these copies that are on disk, as `webhook_id`, `event_id`, `n`: each is one look-up in a primary key. For a
+ * list of webhooks and one of events both servers look up each with each, or read all of a webhook.
+ * @throws RangeError when an id is not one
+ */
+export function recordedStatements(copies: { webhookId: string; eventId: string }[]): Statement[] {
+  const rows = copies.map(({ webhookId, eventId }) => [webhookId, eventId])
+  return RECORDED.flatMap((list) => listStatements(list, rows))
+}
+
 function listStatements(list: ListStatement, rows: string[][]): Statement[] {
   if (rows.some((ids) => ids.some((id) => id.length !== ID_WIDTH))) {
     throw new RangeError('an id is wider or narrower than its field')

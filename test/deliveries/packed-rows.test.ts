@@ -1,6 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { COMMIT } from '../../db/batch.ts'
-import { MOST_LITERAL_ROWS, MOST_ROWS, removedStatements } from '../../src/deliveries/packed-rows.ts'
+import {
+  MOST_LITERAL_ROWS,
+  MOST_ROWS,
+  recordedStatements,
+  removedStatements,
+} from '../../src/deliveries/packed-rows.ts'
 import { newId } from '../../src/ids.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
@@ -35,4 +40,32 @@ test('of the copies that wait exactly those of the list are removed, however man
   }
   expect(() => removedStatements([{ webhookId: 'short', eventId: ids[0]! }])).toThrow(RangeError)
   await knex('delivery_queue').delete()
+})
+
+test('attempts that are on disk are found by pairs, one look-up each, however many they are', async () => {
+  const { knex, batch } = db.database
+  const ids = Array.from({ length: 40 }, () => newId(AT.getTime()))
+  const all = ids.flatMap((webhookId) => ids.map((eventId) => ({ webhookId, eventId })))
+  const ended = { status: 'delivered', attempts: 3, ended_at: AT, seq: 1, started_at: AT, duration_ms: 1 }
+  await knex.batchInsert('deliveries', all.map(({ webhookId, eventId }, n) => ({ ...ended, webhook_id: webhookId, event_id: eventId, class: n % 2 ? 'ok' : null })), 500) // prettier-ignore
+  const attempt = { n: 2, seq: 1, started_at: AT, recorded_at: AT, duration_ms: 1, class: 'timeout' }
+  await knex.batchInsert('earlier_attempts', all.map(({ webhookId, eventId }) => ({ ...attempt, webhook_id: webhookId, event_id: eventId })), 500) // prettier-ignore
+  await knex.raw('ANALYZE TABLE deliveries, earlier_attempts')
+  for (const many of [1, 7, MOST_LITERAL_ROWS + 1, 500]) {
+    const copies = all.filter((_, n) => n % 3 === 0).slice(0, many)
+    const asked = recordedStatements([...copies, { webhookId: ids[0]!, eventId: newId(AT.getTime()) }])
+    const found = await batch.transaction(async (send) => (await send([...asked, COMMIT])).slice(0, -1))
+    const names = found.flatMap((rows) => rows.map((row) => `${row.webhook_id} ${row.event_id} ${row.n}`)).toSorted()
+    const expected = copies.flatMap(({ webhookId, eventId }) => [
+      `${webhookId} ${eventId} 2`,
+      ...(all.findIndex((one) => one.webhookId === webhookId && one.eventId === eventId) % 2 ? [`${webhookId} ${eventId} 3`] : []),
+    ]) // prettier-ignore
+    expect(names).toEqual(expected.toSorted())
+    for (const { sql, values } of asked) {
+      const [plan] = await knex.raw(`EXPLAIN FORMAT=TRADITIONAL ${knex.raw(sql, (values ?? []) as string[]).toQuery()}`)
+      const step = plan.find(({ table }: { table: string | null }) => table === 'a' || table === 'd')
+      expect([step.type.replace('eq_', ''), step.key]).toEqual(['ref', 'PRIMARY'])
+    }
+  }
+  for (const table of ['deliveries', 'earlier_attempts']) await knex(table).delete()
 })
