@@ -48,6 +48,7 @@ export class Membership {
   #others: DaemonRow[] = []
   #timer: NodeJS.Timeout | undefined
   #beating = false
+  #left = false
   /** Monotonic: when the last beat that went through was sent. */
   #beatenAtMs = -Infinity
 
@@ -76,7 +77,12 @@ export class Membership {
 
   /** Frees the lanes at once; the next daemon goes on without waiting for a silent beat. */
   async leave(): Promise<void> {
+    this.#left = true
     clearInterval(this.#timer)
+    await this.#retire()
+  }
+
+  async #retire(): Promise<void> {
     await this.#options.database.transaction((trx) => retireDaemon(trx, this.#token))
   }
 
@@ -96,12 +102,15 @@ export class Membership {
       const sentAtMs = monotonicMs()
       const alive = await raiseBeat(this.#options.database.knex, this.#token)
       this.#beatenAtMs = alive ? sentAtMs : -Infinity
+      // Its row has gone because it has left: a new one would have others tell a process that has ended.
+      if (this.#left) return
       if (!alive) {
         this.#options.log.warn('daemon.expelled', { daemon: this.#token })
         this.#options.onExpelled()
         await this.#register()
         // Also what was taken meanwhile, under the token of before.
         this.#options.onExpelled()
+        if (this.#left) return await this.#retire()
       }
       await this.#observe()
     } catch (error) {

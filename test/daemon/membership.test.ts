@@ -112,3 +112,13 @@ test('a beat that moves at each look means life, however far the looks are apart
   }
   expect(freed).toEqual([])
 })
+
+test('a beat that is under way when it leaves does not register it again', async () => {
+  const { knex } = db.database
+  vi.advanceTimersByTime(1000)
+  await membership.leave()
+  // Longer than the beat, which finds no row, and the registering that would follow.
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  expect(await knex('daemons').pluck('token')).toEqual([])
+  expect(lines.map(({ event, msg }) => event ?? msg)).toEqual([])
+})
