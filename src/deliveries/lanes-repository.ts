@@ -122,6 +122,11 @@ export async function freeLanes(knex: Knex, webhookIds: string[], token: string)
   ])
 }
 
+/** For a transaction that locks more of the webhook's: behind the webhook's row and before its messages. */
+export async function lockLane(trx: Knex.Transaction, webhookId: string): Promise<void> {
+  await trx('lanes').where({ webhook_id: webhookId }).forUpdate().first('webhook_id')
+}
+
 /**
  * Lets a daemon look at the lane. After the rows that it is to find: a lane that settles at this moment holds the row, and
  * either has seen them or lets us lower what it wrote.

@@ -7,7 +7,7 @@ import { notFound } from '../errors.ts'
 import { firstIdOf, newId } from '../ids.ts'
 import { countMissedEvents, findMissedEvent } from './delivery-log-missed-repository.ts'
 import type { LogWebhook } from './delivery-log-webhooks-repository.ts'
-import { makeLaneDue } from './lanes-repository.ts'
+import { lockLane, makeLaneDue } from './lanes-repository.ts'
 import {
   findRunningRecovery,
   hasDue,
@@ -48,6 +48,8 @@ export async function redeliver(
 ): Promise<void> {
   const locked = await lockWebhook(trx, webhook.id)
   if (!locked || eventId === undefined) throw notFound('delivery not found')
+  // Before its message, as everybody locks them.
+  await lockLane(trx, webhook.id)
   const { ended, ...redelivery } = await readRedelivery(trx, locked, eventId)
   if (!ended && !redelivery.queued) {
     throw (await findMissedEvent(trx, webhook, eventId)) ? missedEvent() : notFound('delivery not found')
