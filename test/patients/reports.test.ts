@@ -49,6 +49,16 @@ async function getReports(header: string | undefined, caller = account, labID: s
 }
 
 describe('the list of reports', () => {
+  test('of large reports has all of them: a server that would sort their rows refuses rows of this size', async () => {
+    const tests = Array.from({ length: 10_000 }, (_, n) => `Panel number ${n} of the ${n % 7}`)
+    const large = [1, 2, 3].map((day) => ({ tests, reportDate: new Date(`2026-06-0${day}T00:00:00Z`) }))
+    const built = []
+    for (const wish of large) built.push(await buildReport(app, patient, lab, wish))
+    const { status, body } = await getReports(`Bearer ${await logIn()}`)
+    expect([status, body.map((row: { _id: string }) => row._id)]).toEqual([200, built.map(({ id }) => id).toReversed()])
+    expect(body.map((row: { tests: string[] }) => row.tests.join() === tests.join())).toEqual([true, true, true])
+  })
+
   test('has those of every patient with the contact at that lab, the newest first, signed off ones only', async () => {
     const sister = await buildPatient(app, account, { contact: patient.contact, name: 'Sana Shaikh' })
     const at = (day: string) => ({ reportDate: new Date(`2026-06-${day}T12:31:08.402Z`) })
