@@ -160,11 +160,30 @@ export function quotedItems(entry: Entry, known: CataloguePrices): BillItem[] {
   return entry.items.map((item) => billItem(item, known))
 }
 
-/** What an entry's items would be billed at; undefined where there is neither a total nor any price. */
+/**
+ * What an entry's items would be billed at; undefined where there is neither a total nor any price.
+ * @throws 400 where the discount is more than they cost, or they cost more than a bill may be of
+ */
 export function quotedAmount(entry: Entry, known: CataloguePrices): number | undefined {
-  if (entry.totalAmount !== null) return entry.totalAmount
-  const items = quotedItems(entry, known)
-  return items.some(({ price }) => price !== null) ? totalOf(items, entry.discountAmount) : undefined
+  if (!isQuotable(entry, known)) return undefined
+  return entry.totalAmount ?? totalOf(quotedItems(entry, known), entry.discountAmount)
+}
+
+/** Whether there is a total or a price. */
+export function isQuotable(entry: Entry, known: CataloguePrices): boolean {
+  return entry.totalAmount !== null || quotedItems(entry, known).some(({ price }) => price !== null)
+}
+
+/** The same where nobody can say another total or discount: the nearest one that a bill may be of. */
+export function nearestAmount(entry: Entry, known: CataloguePrices): number {
+  const paise = paiseOf(quotedItems(entry, known), entry.discountAmount)
+  return entry.totalAmount ?? rupeesOf(Math.min(Math.max(paise, 0), MOST_PAISE))
+}
+
+/** Whether the nearest one is the one: nobody has to say another. */
+export function isBillable(entry: Entry, known: CataloguePrices): boolean {
+  const paise = paiseOf(quotedItems(entry, known), entry.discountAmount)
+  return entry.totalAmount !== null || (paise >= 0 && paise <= MOST_PAISE)
 }
 
 /** The price that was agreed, or else the catalogue's. */
@@ -176,10 +195,17 @@ function billItem({ kind, itemId, name, price, tests }: PayloadItem, known: Cata
 
 const MOST_PAISE = 999_999_999_999
 
-/** Counted in hundredths: sums of decimals drift. */
-function totalOf(items: BillItem[], discountAmount: number | null): number {
+/** What the items cost less the discount, counted in hundredths: sums of decimals drift. */
+function paiseOf(items: BillItem[], discountAmount: number | null): number {
   const paise = items.reduce((sum, { price }) => sum + Math.round((price ?? 0) * 100), 0)
-  const total = paise - Math.round((discountAmount ?? 0) * 100)
+  return paise - Math.round((discountAmount ?? 0) * 100)
+}
+
+const rupeesOf = (paise: number): number => Number((paise / 100).toFixed(2))
+
+/** @throws 400 */
+function totalOf(items: BillItem[], discountAmount: number | null): number {
+  const total = paiseOf(items, discountAmount)
   if (total < 0) {
     const fault = 'must not be more than the items cost'
     throw badRequest(`discountAmount ${fault}`, 'invalid_request', 'discountAmount', fault)
@@ -188,7 +214,7 @@ function totalOf(items: BillItem[], discountAmount: number | null): number {
     const fault = 'is required: the items cost more than 9999999999.99 together'
     throw badRequest(`totalAmount ${fault}`, 'invalid_request', 'totalAmount', fault)
   }
-  return Number((total / 100).toFixed(2))
+  return rupeesOf(total)
 }
 
 /**

@@ -14,7 +14,7 @@ import { DomainError, notFound } from '../errors.ts'
 import { isValidLink, LINK_PREFIXES } from '../signed-link.ts'
 import { textPdf } from '../text-pdf.ts'
 import { billLines, quotationLines } from './bill-document.ts'
-import { quotedAmount } from './bill-rules.ts'
+import { isQuotable, nearestAmount } from './bill-rules.ts'
 import { findBill, findCataloguePrices } from './bills-repository.ts'
 
 interface DocumentDeps {
@@ -62,15 +62,15 @@ const LINES_OF: Record<(typeof KINDS)[number], Lines> = {
     const lab = bill && (await findLab(knex, account.id, bill.labId))
     return lab && bill.status !== 'deleted' ? billLines(bill, lab, account.timeZone) : undefined
   },
-  /** At the prices of now. */
+  /** At the prices of now, which may have fallen below the discount since it was sent. */
   quotation: async ({ knex, clock }, account, leadId) => {
     const entry = await findEntry(knex, account.id, leadId)
     const lab = entry && (await findLab(knex, account.id, entry.labId))
     if (!lab) return undefined
     const partyId = entry.corporateId ?? entry.doctorId ?? entry.hospitalId
     const known = await findCataloguePrices(knex, account.id, lab.id, partyId, entry.items)
-    const amount = quotedAmount(entry, known)
+    if (!isQuotable(entry, known)) return undefined
     const day = localDay(clock.nowMs(), account.timeZone)
-    return amount === undefined ? undefined : quotationLines(entry, lab, known, amount, day)
+    return quotationLines(entry, lab, known, nearestAmount(entry, known), day)
   },
 }

@@ -5,6 +5,8 @@
 import type { Knex } from 'knex'
 import type { Account } from '../accounts/accounts-repository.ts'
 import { billBooking, deleteBill, type BillingCall } from '../billing/bill-actions.ts'
+import { isBillable, nearestAmount, type CataloguePrices } from '../billing/bill-rules.ts'
+import { findCataloguePrices } from '../billing/bills-repository.ts'
 import type { Clock } from '../clock.ts'
 import {
   assignPhlebotomist,
@@ -94,9 +96,10 @@ export async function walkToCompletion(walk: WalkRequest, files: [StoredFile, St
   await recordStep(entryCallOf(walk), 'arrive')
   await recordStep(entryCallOf(walk), 'collectSample')
   const booking = await recordStep(entryCallOf(walk), 'submitSample')
-  const mistaken = await billBooking(callOf(walk), leadId, {})
+  const terms = { totalAmount: nearestAmount(booking, await pricesOf(walk, booking)) }
+  const mistaken = await billBooking(callOf(walk), leadId, terms)
   await deleteBill(callOf(walk), mistaken.id)
-  const bill = await billBooking(callOf(walk), leadId, {})
+  const bill = await billBooking(callOf(walk), leadId, terms)
   if (bill.contact !== null) await sendBill(callOf(walk), bill.id, links)
   const report = await createReport(callOf(walk), bill.id, undefined)
   await setReportFile(callOf(walk), report.id, files[0])
@@ -107,13 +110,20 @@ export async function walkToCompletion(walk: WalkRequest, files: [StoredFile, St
 }
 
 async function convert(walk: WalkRequest, lead: Entry): Promise<Booking> {
-  if (lead.contact !== null && hasPrice(lead)) await sendQuotation(callOf(walk), lead.id, walk.links)
+  if (lead.contact !== null && hasPrice(lead) && isBillable(lead, await pricesOf(walk, lead)))
+    await sendQuotation(callOf(walk), lead.id, walk.links)
   return convertLead(entryCallOf(walk), {
     bookingType: lead.bookingType ?? 'Home Collection',
     scheduledAt: lead.scheduledAt ?? new Date(walk.clock.nowMs() + DAY_MS),
     paymentStatus: undefined,
     paymentMethod: undefined,
   })
+}
+
+/** A lead takes any discount: one that is more than its items cost is nobody's fault here. */
+function pricesOf({ trx, account }: WalkRequest, { labId, items, ...parties }: Entry): Promise<CataloguePrices> {
+  const partyId = parties.corporateId ?? parties.doctorId ?? parties.hospitalId
+  return findCataloguePrices(trx, account.id, labId, partyId, items)
 }
 
 /** What a quotation needs: a total, an agreed price, or an item of the catalogue, which has one. */

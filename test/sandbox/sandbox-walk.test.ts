@@ -114,3 +114,16 @@ test('an entry or a lab of another account, or of another lab, is refused like a
   expect((await walk(world, own, { labID: foreign.lab.id })).status).toBe(403)
   expect((await walk(world, own, { labID: undefined })).status).toBe(400)
 })
+
+test('a discount above what the items cost is taken off as far as they cost something, and there is no quotation', async () => {
+  const world = await sandbox()
+  const leadId = await world.createEntry({
+    discountAmount: 500,
+    unmappedTests: [{ name: 'Allergy panel', price: 100 }],
+  })
+  const { data } = done(await walk(world, leadId))
+  expect(done(await world.get(`/bills/${data.billId}`))).toMatchObject({ discountAmount: 500, totalAmount: 0 })
+  expect(await world.eventTypes()).not.toContain('quotation.send')
+  const other = await world.createEntry({ discountAmount: 500 })
+  expect(done(await walk(world, other, { ending: 'cancelled' })).data.bookingStatus).toBe('Cancelled')
+})

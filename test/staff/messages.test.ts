@@ -61,6 +61,15 @@ test('a quotation says the agreed total, or else what the catalogue asks; withou
   expect(await amountOf({ totalAmount: 99 })).toBe('99.00')
   const bare = await world.createEntry({ tests: [] })
   expect((await world.post(`/entries/${bare}/send-quotation`)).body.error.code).toBe('invalid_state')
+  // The link shows it at the prices of now: one that has fallen below the discount costs nothing.
+  const discounted = await world.createEntry({ tests: [{ test: dear.id }], discountAmount: 1000 })
+  const { attachmentUrl } = (await sent(`/entries/${discounted}/send-quotation`)).data.message
+  await app.database.knex('tests').where({ id: dear.id }).update({ cost: 600 })
+  expect((await world.post(`/entries/${discounted}/send-quotation`)).body.error.fields).toMatchObject([
+    { field: 'discountAmount' },
+  ])
+  const shown = await fetch(attachmentUrl)
+  expect([shown.status, /[^\d]0\.00/.test(await shown.text())]).toEqual([200, true])
 })
 
 test('a bill and a report are sent about themselves, with the integratorID, the report with a link', async () => {
