@@ -2,7 +2,7 @@
  * Who did what when. An entry is written in the transaction of the action, so that neither is there without the other.
  */
 import type { Knex } from 'knex'
-import { isIdShaped } from '../ids.ts'
+import { firstIdOf, isIdShaped } from '../ids.ts'
 
 export interface AuditEntry {
   id: string
@@ -55,8 +55,10 @@ export async function listAuditEntries(
   if (filter.accountId !== undefined) query.where({ account_id: filter.accountId })
   if (filter.operatorKeyId !== undefined) query.where({ operator_key_id: filter.operatorKeyId })
   if (filter.operation !== undefined) query.where({ operation: filter.operation })
-  if (filter.from !== undefined) query.where('created_at', '>=', filter.from)
-  if (filter.to !== undefined) query.where('created_at', '<', filter.to)
+  // By the id as well, which has a key: entries of old are not found by a walk over all that have come since.
+  if (filter.from !== undefined)
+    query.where('created_at', '>=', filter.from).where('id', '>=', idAbout(filter.from, -1))
+  if (filter.to !== undefined) query.where('created_at', '<', filter.to).where('id', '<', idAbout(filter.to, 1))
   if (beforeId !== undefined) query.where('id', '<', beforeId)
   return (await query).map((row) => ({
     id: row.id,
@@ -67,6 +69,11 @@ export async function listAuditEntries(
     requestId: row.request_id,
     createdAt: row.created_at,
   }))
+}
+
+/** An entry's id was made in the moment of its time; the clock may have been looked at twice. */
+function idAbout(time: Date, seconds: number): string {
+  return firstIdOf(Math.max(0, time.getTime() + seconds * 1000))
 }
 
 /** What is no word of the contract has no entry, and might not be comparable with the column. */

@@ -15,15 +15,11 @@ export interface Audit {
 
 export function auditOf(clock: Clock, operator: OperatorKey, operation: string, requestId: string): Audit {
   return {
-    record: async (trx, accountId, targets) =>
-      insertAuditEntry(trx, {
-        id: newId(clock.nowMs()),
-        accountId,
-        operatorKeyId: operator.id,
-        operation,
-        targets,
-        requestId,
-        createdAt: clock.now(),
-      }),
+    record: async (trx, accountId, targets) => {
+      const now = clock.now()
+      const id = newId(now.getTime())
+      const entry = { id, accountId, operatorKeyId: operator.id, operation, targets, requestId, createdAt: now }
+      await insertAuditEntry(trx, entry)
+    },
   }
 }

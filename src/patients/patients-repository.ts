@@ -34,7 +34,12 @@ export async function listPatients(
   afterId: string | undefined,
   limit: number,
 ): Promise<Patient[]> {
-  const query = knex('patients').where({ account_id: accountId }).orderBy('id').limit(limit)
+  // Of two keys that begin with the account MySQL takes the one that it has to sort.
+  const table = contact === undefined ? knex.raw('patients FORCE INDEX (patients_account)') : 'patients'
+  const query = knex(table as string)
+    .where({ account_id: accountId })
+    .orderBy('id')
+    .limit(limit)
   if (contact !== undefined) query.where({ contact })
   if (afterId !== undefined) query.where('id', '>', afterId)
   return (await query).map(toPatient)

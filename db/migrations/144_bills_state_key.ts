@@ -1,0 +1,9 @@
+import type { Knex } from 'knex'
+import { addKey, dropKey, type TableKey } from '../table-keys.ts'
+
+const KEY: TableKey = { table: 'bills', name: 'bills_state', columns: 'account_id, status, id' }
+
+/** The oldest bills of a state, without a walk over all that have gone on. */
+export const up = (knex: Knex): Promise<void> => addKey(knex, KEY)
+
+export const down = (knex: Knex): Promise<void> => dropKey(knex, KEY)
