@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { CONTROLS } from '../../scripts/controls-list.ts'
 import { MUTANTS } from '../../scripts/mutants-list.ts'
 
-test.each(MUTANTS)('$name: the code that it breaks is there, once', ({ file, edits }) => {
+test.each([...CONTROLS, ...MUTANTS])('$name: the code that it breaks is there, once', ({ file, edits }) => {
   const code = readFileSync(join(import.meta.dirname, '../..', file), 'utf8')
   expect(edits.map(([from]) => code.split(from).length - 1)).toEqual(edits.map(() => 1))
 })
