@@ -15,6 +15,7 @@ import { recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld, type TestWebhook } from '../support/delivery-world.ts'
 import { buildEnded, buildEvent, buildPending } from '../support/logged-deliveries.ts'
+import { isUnderWay } from '../support/under-way.ts'
 import { createTestTls } from '../support/tls.ts'
 
 const DAY_MS = 86_400_000
@@ -139,6 +140,21 @@ describe('sending one delivery again', () => {
     await expect(sendAgain(webhook, discarded)).rejects.toMatchObject({ code: 'invalid_state' })
     await db.database.transaction((trx) => recordDeletion(trx, webhook.id, world.clock.now()))
     await expect(sendAgain(webhook, discarded)).rejects.toMatchObject({ code: 'invalid_state' })
+  })
+
+  test('takes its lane before its message, as the recorder does: each would wait for the other', async () => {
+    const webhook = await world.webhook({ endpoint: receiver.url })
+    const event = await message(world.clock.nowMs() - 1000, 'expired')
+    await buildEnded(knex(), webhook.id, event, 'discarded')
+    const sending = await db.database.transaction(async (trx) => {
+      await trx('lanes').where({ webhook_id: webhook.id }).forUpdate().first('webhook_id')
+      const waiting = sendAgain(webhook, event)
+      await until(() => isUnderWay(knex(), 'select `webhook_id` from `lanes`'))
+      await trx.raw('SELECT state FROM messages WHERE event_id = ? FOR UPDATE NOWAIT', [event])
+      return { waiting }
+    })
+    await sending.waiting
+    expect(await knex()('delivery_queue').where({ event_id: event }).pluck('webhook_id')).toEqual([webhook.id])
   })
 
   test('of a message that has gone out needs a word, one that nobody sent does not', async () => {
