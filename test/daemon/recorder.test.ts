@@ -38,10 +38,26 @@ function narrow(eventIds: string[], most: number, errno: number): BatchPool {
   }
 }
 
+function recorderOf(daemon: HandDaemon, batch: BatchPool) {
+  const recorded: AttemptResult[] = []
+  const unrecordable: AttemptResult[] = []
+  const recorder = new Recorder({
+    batch,
+    token: () => daemon.token,
+    clock: world.clock,
+    rules: { ...world.config({}), random: () => 0 },
+    log: createLogger('daemon', 'silent'),
+    onRecorded: (results) => recorded.push(...results),
+    onUnrecordable: (result) => unrecordable.push(result),
+  })
+  return { recorder, recorded, unrecordable }
+}
+
 test.each([
   [1206, 'too many locks'],
   [1969, 'too long, says MariaDB'],
   [3024, 'too long, says MySQL'],
+  [1053, 'the connection breaks each time'],
 ])('a batch that is too much for the database is halved until it is not (%i: %s)', async (errno) => {
   const { id } = await world.webhook({ endpoint: 'https://lims.example.in/hooks' })
   const daemon = new HandDaemon(world)
@@ -50,17 +66,7 @@ test.each([
   await daemon.take(id)
   const copies = await daemon.waiting(id)
   const eventIds = copies.map(({ eventId }) => eventId)
-  const recorded: AttemptResult[] = []
-  const unrecordable: AttemptResult[] = []
-  const recorder = new Recorder({
-    batch: narrow(eventIds, 2, errno),
-    token: () => daemon.token,
-    clock: world.clock,
-    rules: { ...world.config({}), random: () => 0 },
-    log: createLogger('daemon', 'silent'),
-    onRecorded: (results) => recorded.push(...results),
-    onUnrecordable: (result) => unrecordable.push(result),
-  })
+  const { recorder, recorded, unrecordable } = recorderOf(daemon, narrow(eventIds, 2, errno))
   for (const copy of copies) recorder.push(daemon.result(copy, true))
   await recorder.drain()
   expect(recorded.map(({ eventId }) => eventId).toSorted()).toEqual(eventIds.toSorted())
@@ -78,18 +84,7 @@ async function withTwoCopies() {
   await daemon.route()
   await daemon.take(id)
   const copies = await daemon.waiting(id)
-  const recorded: AttemptResult[] = []
-  const unrecordable: AttemptResult[] = []
-  const recorder = new Recorder({
-    batch: db.database.batch,
-    token: () => daemon.token,
-    clock: world.clock,
-    rules: { ...world.config({}), random: () => 0 },
-    log: createLogger('daemon', 'silent'),
-    onRecorded: (results) => recorded.push(...results),
-    onUnrecordable: (result) => unrecordable.push(result),
-  })
-  return { daemon, copies, recorder, recorded, unrecordable, webhookId: id }
+  return { daemon, copies, webhookId: id, ...recorderOf(daemon, db.database.batch) }
 }
 
 test('of a run whose lane was lost nothing is recorded, also under the token that has the lane anew', async () => {
