@@ -59,8 +59,7 @@ export async function billDirectly(call: BillingCall, source: BillSource, terms:
 
 async function insertNewBill(call: BillingCall, source: BillSource, terms: BillTerms): Promise<Bill> {
   const { trx, accountId, now } = call
-  const partyId = source.corporateId ?? source.doctorId ?? source.hospitalId
-  const known = await findCataloguePrices(trx, accountId, source.labId, partyId, source.items)
+  const known = await findCataloguePrices(trx, accountId, source)
   const made = makeBill(source, terms, known, { id: newId(now.getTime()), accountId, now })
   const { contact, patientName: name } = made
   const patientId = contact === null ? null : await claimPatient(trx, accountId, { contact, name }, now)

@@ -103,17 +103,24 @@ export async function listBills(
   return withItems(knex, await query)
 }
 
+/** Items of a lab, and the parties that they are for: at most one. */
+interface Priced {
+  labId: string
+  corporateId: string | null
+  doctorId: string | null
+  hospitalId: string | null
+  items: { kind: 'test' | 'package'; itemId: string | null }[]
+}
+
 /** What the lab asks for the items, by the party's prices where it has some. */
 export async function findCataloguePrices(
   knex: Knex,
   accountId: string,
-  labId: string,
-  partyId: string | null,
-  items: { kind: 'test' | 'package'; itemId: string | null }[],
+  { labId, corporateId, doctorId, hospitalId, items }: Priced,
 ): Promise<CataloguePrices> {
   const idsOf = (kind: string) => items.flatMap((item) => (item.kind === kind && item.itemId ? [item.itemId] : []))
   const [testIds, packageIds] = [idsOf('test'), idsOf('package')]
-  const party = knex.raw('?', [partyId ?? ''])
+  const party = knex.raw('?', [corporateId ?? doctorId ?? hospitalId ?? ''])
   const ofLab = { 'i.account_id': accountId, 'i.lab_id': labId }
   const tests =
     testIds.length === 0

@@ -67,8 +67,7 @@ const LINES_OF: Record<(typeof KINDS)[number], Lines> = {
     const entry = await findEntry(knex, account.id, leadId)
     const lab = entry && (await findLab(knex, account.id, entry.labId))
     if (!lab) return undefined
-    const partyId = entry.corporateId ?? entry.doctorId ?? entry.hospitalId
-    const known = await findCataloguePrices(knex, account.id, lab.id, partyId, entry.items)
+    const known = await findCataloguePrices(knex, account.id, entry)
     if (!isQuotable(entry, known)) return undefined
     const day = localDay(clock.nowMs(), account.timeZone)
     return quotationLines(entry, lab, known, nearestAmount(entry, known), day)

@@ -90,8 +90,7 @@ export async function sendPhlebotomist(call: MessageCall, leadId: string): Promi
 export async function sendQuotation(call: MessageCall, leadId: string, links: PublishedLinks): Promise<MessageEvent> {
   const { trx, accountId } = call
   const { entry } = await claimEntry({ ...call, leadId }, 'sendQuotation')
-  const partyId = entry.corporateId ?? entry.doctorId ?? entry.hospitalId
-  const known = await findCataloguePrices(trx, accountId, entry.labId, partyId, entry.items)
+  const known = await findCataloguePrices(trx, accountId, entry)
   const amount = quotedAmount(entry, known)
   if (amount === undefined) throw invalidState('the entry has neither a total nor an item with a price to quote')
   const variables = {

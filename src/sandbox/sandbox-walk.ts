@@ -5,7 +5,7 @@
 import type { Knex } from 'knex'
 import type { Account } from '../accounts/accounts-repository.ts'
 import { billBooking, deleteBill, type BillingCall } from '../billing/bill-actions.ts'
-import { isBillable, nearestAmount, type CataloguePrices } from '../billing/bill-rules.ts'
+import { isBillable, isQuotable, nearestAmount } from '../billing/bill-rules.ts'
 import { findCataloguePrices } from '../billing/bills-repository.ts'
 import type { Clock } from '../clock.ts'
 import {
@@ -96,7 +96,8 @@ export async function walkToCompletion(walk: WalkRequest, files: [StoredFile, St
   await recordStep(entryCallOf(walk), 'arrive')
   await recordStep(entryCallOf(walk), 'collectSample')
   const booking = await recordStep(entryCallOf(walk), 'submitSample')
-  const terms = { totalAmount: nearestAmount(booking, await pricesOf(walk, booking)) }
+  const known = await findCataloguePrices(walk.trx, walk.account.id, booking)
+  const terms = { totalAmount: nearestAmount(booking, known) }
   const mistaken = await billBooking(callOf(walk), leadId, terms)
   await deleteBill(callOf(walk), mistaken.id)
   const bill = await billBooking(callOf(walk), leadId, terms)
@@ -110,25 +111,16 @@ export async function walkToCompletion(walk: WalkRequest, files: [StoredFile, St
 }
 
 async function convert(walk: WalkRequest, lead: Entry): Promise<Booking> {
-  if (lead.contact !== null && hasPrice(lead) && isBillable(lead, await pricesOf(walk, lead)))
-    await sendQuotation(callOf(walk), lead.id, walk.links)
+  const known = await findCataloguePrices(walk.trx, walk.account.id, lead)
+  // A lead takes any discount: one that is more than its items cost is nobody's fault here.
+  const canBeQuoted = isQuotable(lead, known) && isBillable(lead, known)
+  if (lead.contact !== null && canBeQuoted) await sendQuotation(callOf(walk), lead.id, walk.links)
   return convertLead(entryCallOf(walk), {
     bookingType: lead.bookingType ?? 'Home Collection',
     scheduledAt: lead.scheduledAt ?? new Date(walk.clock.nowMs() + DAY_MS),
     paymentStatus: undefined,
     paymentMethod: undefined,
   })
-}
-
-/** A lead takes any discount: one that is more than its items cost is nobody's fault here. */
-function pricesOf({ trx, account }: WalkRequest, { labId, items, ...parties }: Entry): Promise<CataloguePrices> {
-  const partyId = parties.corporateId ?? parties.doctorId ?? parties.hospitalId
-  return findCataloguePrices(trx, account.id, labId, partyId, items)
-}
-
-/** What a quotation needs: a total, an agreed price, or an item of the catalogue, which has one. */
-function hasPrice({ totalAmount, items }: Entry): boolean {
-  return totalAmount !== null || items.some(({ itemId, price }) => itemId !== null || price !== null)
 }
 
 /** The next day, but for the last one that there is. */
