@@ -13,15 +13,19 @@ import { readFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { createServer, type TLSSocket } from 'node:tls'
 import { machineMs } from './machine-clock.ts'
+import { SeenTexts } from './seen-texts.ts'
 
 const SLOW_MS = 9000
 const HEAD_END = '\r\n\r\n'
 const NO_CONTENT = 'HTTP/1.1 204 No Content\r\nKeep-Alive: timeout=30\r\n\r\n'
 const OK = 'HTTP/1.1 200 OK\r\nKeep-Alive: timeout=30\r\nContent-Length: 0\r\n\r\n'
 
+/** Both go by the same clock. */
+const WALL_CLOCK_AHEAD_MS = performance.timeOrigin + performance.now() - machineMs()
+
 const [certificateFile, keyFile] = process.argv.slice(2) as [string, string]
 
-let seen = new Set<string>()
+let seen = new SeenTexts()
 let doubled = 0
 /** A control: the next receipt is not counted. */
 let forgets = false
@@ -41,7 +45,6 @@ interface Request {
   /** Of the whole request. */
   text: string
   atMs: number
-  wallMs: number
 }
 
 /** @returns undefined while the head has not all arrived. @throws when it is none that our senders send */
@@ -56,7 +59,6 @@ function readHead(text: string): Request | undefined {
     length: headEnd + HEAD_END.length + Number(lengthText),
     text,
     atMs: machineMs(),
-    wallMs: performance.timeOrigin + performance.now(),
   }
 }
 
@@ -69,7 +71,7 @@ function headerOf(text: string, headEnd: number, name: string): string | undefin
 }
 
 /** @returns what is answered at once */
-function take({ path, id, text, atMs, wallMs }: Request, socket: TLSSocket): string | undefined {
+function take({ path, id, text, atMs }: Request, socket: TLSSocket): string | undefined {
   if (firstAtMs === 0) firstAtMs = atMs
   lastAtMs = atMs
   if (path.startsWith('/hang/')) return undefined
@@ -86,11 +88,9 @@ function take({ path, id, text, atMs, wallMs }: Request, socket: TLSSocket): str
     forgets = false
     return NO_CONTENT
   }
-  const key = `${path} ${id}`
-  if (seen.has(key)) doubled += 1
-  seen.add(key)
+  if (!seen.add(`${path} ${id}`)) doubled += 1
   const recordedAtMs = /"recordedAtMs":([\d.]+)/.exec(text)?.[1]
-  if (recordedAtMs) delays.push(wallMs - Number(recordedAtMs))
+  if (recordedAtMs) delays.push(atMs + WALL_CLOCK_AHEAD_MS - Number(recordedAtMs))
   const sentAtMs = /"integratorID":"at-([\d.]+)-/.exec(text)?.[1]
   if (sentAtMs) delays.push(atMs - Number(sentAtMs))
   return NO_CONTENT
@@ -119,7 +119,7 @@ server.listen(0, '127.0.0.1', () => process.send!({ port: (server.address() as A
 
 process.on('message', (message: { reset?: true; forget?: boolean; count?: true; delays?: true }) => {
   if (message.reset) {
-    seen = new Set()
+    seen = new SeenTexts()
     forgets = message.forget ?? false
     delays = []
     doubled = firstAtMs = lastAtMs = busyReceipts = lastBusyAtMs = 0
