@@ -464,7 +464,7 @@ export interface paths {
         put?: never;
         /**
          * Send a one-time password
-         * @description Sends a one-time password of 6 digits by SMS. It serves once, for 5 minutes and 5 tries. A request within 30 seconds of an unused password gets a new `otpToken` for that same password and sends no SMS. There are at most 5 in 10 minutes and 10 a day for a contact; 20 failures in a row lock it for 24 hours. A number that no patient has is answered in the same way.
+         * @description Sends a one-time password of 6 digits by SMS. It serves once, for 5 minutes and 5 tries. A request within 30 seconds of an unused password gets a new `otpToken` for that same password and sends no SMS; after one that was used, or has no tries left, another is sent at once. There are at most 5 in 10 minutes and 10 a day for a contact; 20 failures in a row lock it for 24 hours, where a try of a password that serves no more is none. A number that no patient has is answered in the same way.
          */
         post: operations["requestLoginOtp"];
         delete?: never;

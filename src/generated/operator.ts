@@ -1753,7 +1753,7 @@ export interface paths {
         put?: never;
         /**
          * Lift the lock of a contact
-         * @description Lets the contact log in again at once, and sets its count of failures to 0. So it does where the contact is not locked. Where the last code has no tries left, the next request sends another one, however soon it comes. The limits of sent codes stay.
+         * @description Lets the contact log in again at once, and sets its count of failures to 0. So it does where the contact is not locked. The limits of sent codes stay.
          */
         post: operations["liftOtpLock"];
         delete?: never;

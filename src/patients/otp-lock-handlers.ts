@@ -3,8 +3,8 @@
  */
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
-import { findOtpCode, findOtpContact, lockOtpContact, updateOtpContact } from './otp-repository.ts'
-import { contactHash, isSpent, type OtpContact } from './otp-rules.ts'
+import { findOtpContact, lockOtpContact, updateOtpContact } from './otp-repository.ts'
+import { contactHash, type OtpContact } from './otp-rules.ts'
 import { findPatientIdOfContact } from './patient-matching.ts'
 
 interface OtpLockHandlers {
@@ -21,20 +21,13 @@ export function otpLockHandlers({ database, clock, keys }: HandlerDeps): OtpLock
       return { status: 200, body: toOtpLock(contact, clock.now()) }
     },
 
-    /**
-     * Sets the count of failures back, too: with it the next wrong try would lock the contact again. A code without tries is
-     * forgotten, so that the next request sends another one, however soon it comes.
-     */
+    /** Sets the count of failures back, too: with it the next wrong try would lock the contact again. */
     async liftOtpLock({ path, body, operator, audit }) {
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
       const hash = contactHash(keys, account.id, body.contact)
       await database.transaction(async (trx) => {
         const contact = await lockOtpContact(trx, account.id, hash)
-        if (contact) {
-          const code = contact.codeId === null ? undefined : await findOtpCode(trx, hash, contact.codeId)
-          const codeId = code && !isSpent(code) ? code.id : null
-          await updateOtpContact(trx, account.id, hash, { failuresInRow: 0, lockedUntil: null, codeId })
-        }
+        if (contact) await updateOtpContact(trx, account.id, hash, { failuresInRow: 0, lockedUntil: null })
         // The contact is a patient's datum; the id of a patient who has it is none.
         const patientId = await findPatientIdOfContact(trx, account.id, body.contact)
         await audit.record(trx, account.id, { accountId: account.id, ...(patientId ? { patientId } : {}) })

@@ -10,7 +10,7 @@ const DIGITS = 6
 export const CODE_TTL_MS = 5 * 60_000
 /** Tries of one code. */
 const MAX_TRIES = 5
-/** A request this soon after an unused code is about that same code. */
+/** A request this soon after a code that still serves is about that same code. */
 const REPEAT_MS = 30_000
 /** How far ahead the clock of another process may be. A code that was sent later is one before the clock was set back. */
 const CLOCK_TOLERANCE_MS = 5000
@@ -85,7 +85,8 @@ export function judgeOtpRequest(
 ): RequestVerdict {
   requireUnlocked(contact, now)
   const isRecent = alive && !isAhead(alive.sentAt, now) && now.getTime() - alive.sentAt.getTime() < REPEAT_MS
-  if (isRecent && !alive.usedAt) return 'repeat'
+  // One without tries serves nobody: a token for it could only be refused.
+  if (isRecent && !alive.usedAt && !isSpent(alive)) return 'repeat'
   const past = sentAt.filter((time) => !isAhead(time, now))
   const newestFirst = past.map((time) => time.getTime()).toSorted((a, b) => b - a)
   // Each limit is free again when the one that fills it has left its time.
@@ -112,7 +113,7 @@ export function judgeOtpTry(contact: OtpContact, code: OtpCode, sentHash: Buffer
 }
 
 /** All its tries are gone. */
-export function isSpent({ tries }: OtpCode): boolean {
+function isSpent({ tries }: OtpCode): boolean {
   return tries >= MAX_TRIES
 }
 

@@ -38,11 +38,13 @@ const code = (changes: Partial<OtpCode> = {}): OtpCode => ({
 const limited = (seconds: number) =>
   expect.objectContaining({ code: 'otp_limited', extras: { retryAfterSeconds: seconds } })
 
-test('within 30 s of an unused code there is no other one, afterwards or after its use there is', () => {
+test('within 30 s of a code that serves there is no other one, afterwards, after its use or its fifth try there is', () => {
   const request = (alive: Partial<OtpCode>) => judgeOtpRequest(contact(), code(alive), [], NOW)
   expect(request({ sentAt: ago(29_999) })).toBe('repeat')
   expect(request({ sentAt: ago(30_000) })).toBe('send')
   expect(request({ sentAt: ago(1000), usedAt: ago(500) })).toBe('send')
+  expect(request({ sentAt: ago(1000), tries: 4 })).toBe('repeat')
+  expect(request({ sentAt: ago(1000), tries: 5 })).toBe('send')
 })
 
 test('the sixth code of ten minutes and the eleventh of a day wait until the first has left its time', () => {
