@@ -27,10 +27,8 @@ export type LaneJobName = 'deliver-webhook' | 'retry-webhook'
 export type ClockJobName =
   'check-webhook-health' | 'follow-clock' | 'send-mails' | 'send-messages' | 'purge-expired' | 'recover-deliveries'
 
-/** How often each clock job runs, in milliseconds. */
-const CLOCK_JOB_EVERY_MS: Record<ClockJobName, number> = {
-  // One look at an index, unless a warning is due. Soon enough for who tries it out with periods of seconds.
-  'check-webhook-health': 5000,
+/** How often each clock job runs, in milliseconds, but for the one that is told. */
+const CLOCK_JOB_EVERY_MS: Record<Exclude<ClockJobName, 'check-webhook-health'>, number> = {
   // What waits is moved at the second look after the clock was set back.
   'follow-clock': 5000,
   // What is due stands in a row: once an hour one of the daemons finds it so.
@@ -60,12 +58,15 @@ export interface SchedulerOptions {
   processName: string
   laneJobs: Record<LaneJobName, (webhookId: string) => Promise<void>>
   clockJobs: Record<ClockJobName, () => Promise<void>>
+  /** How often `check-webhook-health` runs, in milliseconds. */
+  healthCheckEveryMs: number
   mongodbUrl?: string | undefined
   log: Logger
 }
 
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { processName, clockJobs, mongodbUrl, log } = options
+  const { processName, clockJobs, healthCheckEveryMs, mongodbUrl, log } = options
+  const everyMs = { ...CLOCK_JOB_EVERY_MS, 'check-webhook-health': healthCheckEveryMs }
   let embedded = createEmbedded()
   let shared: { agenda: Agenda; store: MongoJobStore } | undefined
   let stopping = false
@@ -82,7 +83,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   async function startEmbedded(): Promise<void> {
     await embedded.start()
-    for (const [name, everyMs] of Object.entries(CLOCK_JOB_EVERY_MS)) await embedded.every(everyMs, name)
+    for (const [name, ms] of Object.entries(everyMs)) await embedded.every(ms, name)
   }
 
   /**

@@ -21,7 +21,7 @@ import { ATTEMPT_CLASSES } from './attempt-faults.ts'
 import { DeliveryTraces } from './delivery-traces.ts'
 import { startHealthServer } from './health-server.ts'
 import { hintHostOf, listenForHints } from './hint-listener.ts'
-import { checkWebhookHealth } from './jobs/check-webhook-health.ts'
+import { checkWebhookHealth, healthCheckEveryMs } from './jobs/check-webhook-health.ts'
 import { deliverWebhook } from './jobs/deliver-webhook.ts'
 import { followClock } from './jobs/follow-clock.ts'
 import { purgeExpired } from './jobs/purge-expired.ts'
@@ -189,6 +189,7 @@ export async function startDaemon({
     processName: processNameOf(membership.token),
     mongodbUrl: config.mongodbUrl,
     laneJobs: { 'deliver-webhook': deliverWebhook(lanes), 'retry-webhook': retryWebhook(lanes) },
+    healthCheckEveryMs: healthCheckEveryMs(config),
     clockJobs: {
       'check-webhook-health': checkWebhookHealth({
         ...{ database, clock, log, limits: config },

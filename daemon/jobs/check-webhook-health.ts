@@ -13,6 +13,15 @@ export interface CheckWebhookHealthDeps {
   onWarned: () => void
 }
 
+const SELDOM_MS = 5000
+const OFTEN_MS = 1000
+const LOOKS = 60
+
+/** One look at an index, unless a warning is due: more often for who tries it out with periods of seconds. @returns milliseconds */
+export function healthCheckEveryMs({ warnByClockSeconds }: Pick<HealthLimits, 'warnByClockSeconds'>): number {
+  return Math.min(SELDOM_MS, Math.max(OFTEN_MS, (warnByClockSeconds * 1000) / LOOKS))
+}
+
 /** The warning by the clock, for a failing webhook to which no attempt was made in time. It deletes nobody. */
 export function checkWebhookHealth({
   database,

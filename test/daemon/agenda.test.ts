@@ -30,6 +30,7 @@ async function start(): Promise<Run[]> {
       'send-mails': idle,
       'send-messages': idle,
     },
+    healthCheckEveryMs: 5000,
     log,
   })
   await scheduler.start()

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { healthCheckEveryMs } from '../../daemon/jobs/check-webhook-health.ts'
 import { failingWebhooks } from '../support/failing-webhooks.ts'
 
 const own = failingWebhooks()
@@ -34,4 +35,12 @@ test('the check by the clock warns all who have failed for so long, however many
   const failing = await Promise.all(Array.from({ length: 220 }, () => own.failingFor(23)))
   await own.check()
   expect(await own.knex()('mails').where({ kind: 'warning' }).pluck('webhook_id').then((ids) => ids.sort())).toEqual(failing.map(({ id }) => id).sort()) // prettier-ignore
+})
+
+test.each([
+  [6, 1000],
+  [120, 2000],
+  [82_800, 5000],
+])('with a warning by the clock at %d s it is looked each %d ms', (warnByClockSeconds, everyMs) => {
+  expect(healthCheckEveryMs({ warnByClockSeconds })).toBe(everyMs)
 })
