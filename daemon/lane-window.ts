@@ -1,13 +1,13 @@
 /**
- * The requests of one lane that are in flight, and how many there may be: two at first, twice as many with each quick success, up to
- * what its endpoint is to have at once.
+ * The requests of one lane that are in flight, and how many there may be: two at first, twice as many with each success, up to what
+ * its endpoint is to have at once.
  */
 import { monotonicMs } from '../src/clock.ts'
 import { LinkedLine, type Linked } from '../src/linked-line.ts'
 import type { PendingDelivery } from '../src/deliveries/delivery-queue-repository.ts'
 import type { AttemptOutcome } from './webhook-client.ts'
 
-/** A request that is unanswered for so long makes its lane a slow one. */
+/** A request that is unanswered for so long makes its lane a slow one, and it stays one until it is answered sooner. */
 const SLOW_AFTER_MS = 1000
 const FIRST_WINDOW = 2
 const FAILING_WINDOW = 2
@@ -25,6 +25,8 @@ export class LaneWindow {
   /** In the order in which they were started. */
   readonly #inFlight = new LinkedLine<InFlight>()
   #window = FIRST_WINDOW
+  /** The last answer took long: the next one will. */
+  #wasSlow = false
 
   constructor(maxInFlight: number) {
     this.#maxInFlight = maxInFlight
@@ -40,8 +42,9 @@ export class LaneWindow {
     return this.size >= Math.min(this.#window, most, this.#maxInFlight)
   }
 
-  /** The oldest has been unanswered for long. */
+  /** The oldest has been unanswered for long, or the last one was. */
   get isSlow(): boolean {
+    if (this.#wasSlow) return true
     const oldest = this.#inFlight.first
     return oldest !== undefined && monotonicMs() - oldest.startedAtMs >= SLOW_AFTER_MS
   }
@@ -55,6 +58,7 @@ export class LaneWindow {
 
   ended(entry: InFlight, { ok, durationMs }: AttemptOutcome): void {
     this.#inFlight.remove(entry)
-    this.#window = ok && durationMs < SLOW_AFTER_MS ? Math.min(this.#window * 2, this.#maxInFlight) : FIRST_WINDOW
+    this.#wasSlow = durationMs >= SLOW_AFTER_MS
+    this.#window = ok ? Math.min(this.#window * 2, this.#maxInFlight) : FIRST_WINDOW
   }
 }

@@ -321,3 +321,25 @@ test('what was under way when the lane was lost is not recorded: it may be this 
   // Nor is what waits for the recorder: it asks.
   expect(results[0]!.run).toMatchObject({ isLost: true })
 })
+
+test('a webhook that answers slowly has as many under way as another, and none of them counts for the healthy', async () => {
+  const queue = Array.from({ length: 40 }, (_, n) => copyOf(`e${String(n).padStart(2, '0')}`, 5))
+  const gates = new RequestGates({ healthy: { limit: 20, turn: 20 }, retry: { limit: 20, turn: 1 } })
+  const open: ((outcome: AttemptOutcome) => void)[] = []
+  const { lane } = runLane({
+    gates,
+    client: { send: (_request: unknown, done: (outcome: AttemptOutcome) => void) => open.push(done) },
+    record: () => {},
+    readDue: async () => queue,
+  })
+  await turn(20)
+  const answer = (durationMs: number) =>
+    open.shift()!({ ok: true, class: 'ok', status: 200, durationMs } as AttemptOutcome)
+  const underWay = () => [gates.inFlight('healthy'), gates.inFlight('retry')]
+  expect(underWay()).toEqual([2, 0])
+  for (let n = 0; n < 10; n++) answer(1500)
+  expect(underWay()).toEqual([0, 10])
+  answer(20)
+  expect(underWay()).toEqual([10, 0])
+  lane.lose()
+})
