@@ -301,10 +301,15 @@ async function takeBody(
 }
 
 /** Before validation, whose refusals are kept, too. */
-async function takeKey({ operation, security }: Context, incoming: Incoming, of?: IdempotencyOf): Promise<void> {
+async function takeKey(
+  { operation, security, request: parsed }: Context,
+  incoming: Incoming,
+  of?: IdempotencyOf,
+): Promise<void> {
   const { req, request, budget } = incoming
   const key = req.get('idempotency-key')
-  incoming.idempotency = of?.(operation.operationId!, security, key, request.body) ?? WITHOUT_KEY
+  incoming.idempotency =
+    of?.(operation.operationId!, security, key, { body: request.body, path: parsed.params ?? {} }) ?? WITHOUT_KEY
   if (incoming.idempotency === WITHOUT_KEY) return
   await budget.spend(() => incoming.idempotency.lookUp())
 }

@@ -140,6 +140,7 @@ async function createOperatorApi(deps: HandlerDeps, reportMaxBytes: number): Pro
   return createContractApi({
     definition: join(CONTRACTS, 'operator.json'),
     handlers: operatorOperations(deps),
+    idempotencyOf: createIdempotency(deps),
     receiveFile: async (req) => {
       if (Number(req.headers['content-length'] ?? 0) > reportMaxBytes) throw fileTooLarge(reportMaxBytes)
       return deps.reportStore.receive(req, deps.clock.nowMs())

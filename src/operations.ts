@@ -150,7 +150,9 @@ export type PatientHandler<Id extends ClientId> = (
 
 /** Called by the lab's own systems. */
 export type OperatorHandler<Id extends keyof OperatorContract> = (
-  call: Call<OperatorContract[Id]> & FileOf<OperatorContract[Id]> & { operator: OperatorKey; audit: Audit },
+  call: Call<OperatorContract[Id]> &
+    KeyOf<OperatorContract[Id]> &
+    FileOf<OperatorContract[Id]> & { operator: OperatorKey; audit: Audit },
 ) => Promise<ReplyOf<OperatorContract[Id]>>
 
 type ClientHandlers = {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { updateOperatorValues } from '../src/billing/operator-lists-repository.ts'
 import type { Lab } from '../src/catalogue/labs-repository.ts'
 import { hashValue } from '../src/crypto.ts'
-import { hashBody } from '../src/idempotency/idempotency-rules.ts'
+import { hashRequest } from '../src/idempotency/idempotency-rules.ts'
 import { client, startTestApp, type TestApp } from './support/app.ts'
 import {
   buildAccount,
@@ -253,7 +253,7 @@ describe.each(CREATIONS)('for %s', (_, creation) => {
       account_id: account.id,
       operation: operationId,
       key_hash: hashValue(key),
-      body_hash: hashBody(body),
+      body_hash: hashRequest(body, {}),
       created_at: app.clock.now(),
     })
     let second: ReturnType<typeof send>

@@ -3478,7 +3478,28 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description An unexpected fault of the service. Trying again is safe for reading; where something was to be made, see first whether it is there. */
+        /** @description A request with the same `Idempotency-Key` is still running. */
+        IdempotencyConflict: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description The `Idempotency-Key` was used before about something else or with another body. */
+        UnprocessableEntity: {
+            headers: {
+                "X-Request-Id": components["headers"]["XRequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description An unexpected fault of the service. Trying again is safe for reading; where something was to be made, see first whether it is there, or send an `Idempotency-Key` where the operation takes one. */
         InternalServerError: {
             headers: {
                 "X-Request-Id": components["headers"]["XRequestId"];
@@ -3697,6 +3718,11 @@ export interface components {
          */
         LabID: string;
         /**
+         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+         * @example reminder-2026-11-20-4711
+         */
+        IdempotencyKey: string;
+        /**
          * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
          * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
          */
@@ -3799,6 +3825,11 @@ export interface components {
          * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
          */
         XRequestId: string;
+        /**
+         * @description There, and `true`, where this is the answer to an earlier request with the same `Idempotency-Key`; on an error that is answered again, too.
+         * @example true
+         */
+        IdempotentReplayed: "true";
         /**
          * @description Seconds to wait before trying again.
          * @example 17
@@ -4567,6 +4598,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4592,6 +4628,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4611,8 +4648,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9881,6 +9920,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -9906,6 +9950,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9916,10 +9961,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["ReportNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9928,6 +9974,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9936,6 +9983,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
@@ -9962,6 +10014,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9972,10 +10025,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["BillNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9984,6 +10038,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9993,6 +10048,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -10018,6 +10078,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10028,10 +10089,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["EntryNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10040,6 +10102,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -10049,6 +10112,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -10074,6 +10142,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10084,10 +10153,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["EntryNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10096,6 +10166,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -10105,6 +10176,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -10130,6 +10206,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10140,10 +10217,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["EntryNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -10152,6 +10230,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -1,6 +1,6 @@
 /**
  * Rows of idempotency keys. A row is written by the transaction that does what the request asks for and is seen by others
- * only with its answer, so that neither is ever there without the other.
+ * only with its answer, so that neither is ever there without the other. The column `account_id` holds whoever calls.
  */
 import type { Knex } from 'knex'
 import type { Send, Statement } from '../../db/batch.ts'
@@ -13,8 +13,8 @@ export interface KeyRow {
   createdAt: Date
 }
 
-export async function findKey(knex: Knex, { accountId, operation, keyHash }: KeyScope): Promise<KeyRow | undefined> {
-  const row = await knex('idempotency_keys').where({ account_id: accountId, operation, key_hash: keyHash }).first()
+export async function findKey(knex: Knex, { callerId, operation, keyHash }: KeyScope): Promise<KeyRow | undefined> {
+  const row = await knex('idempotency_keys').where({ account_id: callerId, operation, key_hash: keyHash }).first()
   return row && toKeyRow(row)
 }
 
@@ -28,7 +28,7 @@ export async function findKey(knex: Knex, { accountId, operation, keyHash }: Key
  */
 export async function claimKey(
   send: Send,
-  { accountId, operation, keyHash }: KeyScope,
+  { callerId, operation, keyHash }: KeyScope,
   bodyHash: Buffer,
   now: Date,
 ): Promise<KeyRow | undefined> {
@@ -37,12 +37,12 @@ export async function claimKey(
       {
         sql: `INSERT INTO idempotency_keys (account_id, operation, key_hash, body_hash, created_at) VALUES (?, ?, ?, ?, ?)
           ON DUPLICATE KEY UPDATE account_id = account_id`,
-        values: [accountId, operation, keyHash, bodyHash, now],
+        values: [callerId, operation, keyHash, bodyHash, now],
       },
       {
         sql: `SELECT body_hash, answer, created_at FROM idempotency_keys
           WHERE account_id = ? AND operation = ? AND key_hash = ? FOR UPDATE`,
-        values: [accountId, operation, keyHash],
+        values: [callerId, operation, keyHash],
       },
     ])
     const row = rows![0]!
@@ -55,13 +55,13 @@ export async function claimKey(
 
 /** Under the row's lock. All of it, because the row may be an expired one. */
 export function updateKeyStatement(
-  { accountId, operation, keyHash }: KeyScope,
+  { callerId, operation, keyHash }: KeyScope,
   { status, ...row }: KeyRow & { status: number },
 ): Statement {
   return {
     sql: `UPDATE idempotency_keys SET body_hash = ?, status = ?, answer = ?, created_at = ?
       WHERE account_id = ? AND operation = ? AND key_hash = ?`,
-    values: [row.bodyHash, status, row.answerSealed, row.createdAt, accountId, operation, keyHash],
+    values: [row.bodyHash, status, row.answerSealed, row.createdAt, callerId, operation, keyHash],
   }
 }
 

@@ -6,8 +6,14 @@ import type { Reply } from '../api.ts'
 import { toErrorResponse } from '../error-response.ts'
 import { badRequest, conflict, DomainError, type ErrorExtras, type ErrorKind } from '../errors.ts'
 
-/** Those whose handlers claim the key and record the answer in their own transaction. */
-const IDEMPOTENT_OPERATIONS = new Set(['subscribeWebhook', 'createEntry', 'createPreBooking'])
+/**
+ * Those whose handlers claim the key and record the answer in their own transaction: what integrators create, and the messages that
+ * staff send, which a repeat would send to a patient twice. Their answers hold no patient's data, which an erasure could not find.
+ */
+const IDEMPOTENT_OPERATIONS = new Set([
+  ...['subscribeWebhook', 'createEntry', 'createPreBooking'],
+  ...['recordMessage', 'sendReport', 'sendBill', 'sendBooking', 'sendPhlebotomist', 'sendQuotation'],
+])
 
 /** How long a key stands for its first answer. */
 export const KEPT_MS = 24 * 60 * 60 * 1000
@@ -15,9 +21,10 @@ export const KEPT_MS = 24 * 60 * 60 * 1000
 /** The first request has 4 s for the database and mostly needs a few milliseconds. */
 const RETRY_AFTER_SECONDS = 1
 
-/** What a key stands for: one account's request to one operation. */
+/** What a key stands for: one caller's request to one operation. */
 export interface KeyScope {
-  accountId: string
+  /** The integrator's account, or the operator key. */
+  callerId: string
   operation: string
   keyHash: Buffer
 }
@@ -37,9 +44,13 @@ export function requireSoundKey(key: string): void {
   throw badRequest(`Idempotency-Key ${fault}`, 'invalid_request', 'Idempotency-Key', fault)
 }
 
-/** The same for the same JSON, however its fields are ordered and spaced: clients serialise a retry anew. */
-export function hashBody(body: unknown): Buffer {
-  return createHash('sha256').update(canonicalJson(body), 'utf8').digest()
+/**
+ * The same for the same JSON, however its fields are ordered and spaced: clients serialise a retry anew.
+ * @param path the parameters in it, where there are any: what the request is about
+ */
+export function hashRequest(body: unknown, path: Record<string, unknown>): Buffer {
+  const asked = Object.keys(path).length > 0 ? { path, body } : body
+  return createHash('sha256').update(canonicalJson(asked), 'utf8').digest()
 }
 
 function canonicalJson(value: unknown): string {

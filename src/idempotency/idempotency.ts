@@ -3,7 +3,6 @@
  */
 import { sendThrough, type Send, type Statement } from '../../db/batch.ts'
 import type { Database } from '../../db/connection.ts'
-import type { Account } from '../accounts/accounts-repository.ts'
 import type { Reply } from '../api.ts'
 import type { Clock } from '../clock.ts'
 import { hashValue, seal, unseal, type Keys } from '../crypto.ts'
@@ -11,7 +10,7 @@ import { DomainError } from '../errors.ts'
 import { claimKey, findKey, updateKeyStatement, type KeyRow } from './idempotency-keys-repository.ts'
 import {
   DecidedByKey,
-  hashBody,
+  hashRequest,
   isExpired,
   isIdempotentOperation,
   mismatch,
@@ -51,7 +50,7 @@ export type IdempotencyOf = (
   operationId: string,
   security: Record<string, unknown>,
   key: string | undefined,
-  body: unknown,
+  request: { body: unknown; path: Record<string, unknown> },
 ) => RequestIdempotency
 
 export const WITHOUT_KEY: RequestIdempotency = {
@@ -72,16 +71,16 @@ interface IdempotencyDeps {
 
 /** @returns a function that throws 400 for a key that is none */
 export function createIdempotency(deps: IdempotencyDeps): IdempotencyOf {
-  return (operationId, security, key, body) => {
+  return (operationId, security, key, { body, path }) => {
     if (key === undefined || !isIdempotentOperation(operationId)) return WITHOUT_KEY
     requireSoundKey(key)
-    const { id: accountId } = security.integrator as Account
-    return createForKey(deps, { accountId, operation: operationId, keyHash: hashValue(key) }, hashBody(body))
+    const { id: callerId } = (security.integrator ?? security.operatorKey) as { id: string }
+    return createForKey(deps, { callerId, operation: operationId, keyHash: hashValue(key) }, hashRequest(body, path))
   }
 }
 
 function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScope, bodyHash: Buffer) {
-  const boundTo = `${scope.accountId}:${scope.operation}:${scope.keyHash.toString('hex')}`
+  const boundTo = `${scope.callerId}:${scope.operation}:${scope.keyHash.toString('hex')}`
 
   function decide(row: KeyRow | undefined): void {
     if (!row || isExpired(row.createdAt, clock.now())) return

@@ -1,6 +1,7 @@
 /**
  * How the lab sends a message to a patient by hand.
  */
+import { sendThrough } from '../../db/batch.ts'
 import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
@@ -8,9 +9,10 @@ import { findPartyOfField } from '../catalogue/parties-repository.ts'
 import { unknownParty } from '../catalogue/party-rules.ts'
 import { lockEntry } from '../crm/staff-entries-repository.ts'
 import { unknownId } from '../errors.ts'
-import { newId, publicEventId } from '../ids.ts'
+import { newId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { recordMessage } from './message-recording.ts'
+import { messageReply } from './message-reply.ts'
 import { MESSAGE_PARTY_FIELDS, messageOfRequest, requireSoundMessage } from './message-request-rules.ts'
 
 interface MessageHandlers {
@@ -24,7 +26,7 @@ export function messageHandlers({
 }: Pick<HandlerDeps, 'database' | 'clock' | 'hint'>): MessageHandlers {
   const { knex } = database
   return {
-    async recordMessage({ path, body, operator, audit }) {
+    async recordMessage({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'staff')
       requireSoundMessage(body)
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
@@ -36,26 +38,21 @@ export function messageHandlers({
         if (!(await findPartyOfField(knex, account.id, field, partyId))) throw unknownParty(field, partyId)
       }
       const eventId = newId(clock.nowMs())
-      const { createdAt, type } = await database.transaction(async (trx) => {
+      const answer = await database.transaction(async (trx) => {
+        const send = sendThrough(trx)
+        await idempotency.claim(send)
         // Under its lock, as all that is told of an entry: nothing names a patient who has been erased.
         const entry = body.leadId === undefined ? undefined : await lockEntry(trx, account.id, body.leadId)
         if (body.leadId !== undefined && entry?.labId !== lab.id) throw unknownId('lead', body.leadId, 'leadId')
         const message = messageOfRequest(body, eventId, account.id, entry)
         await audit.record(trx, account.id, { labID: lab.id, messageId: eventId })
-        return recordMessage(trx, eventId, message, clock.now())
+        const { createdAt, type } = await recordMessage(trx, eventId, message, clock.now())
+        const made = messageReply({ id: eventId, labId: lab.id, type, createdAt })
+        await send(idempotency.record(made))
+        return made
       })
       hint()
-      return {
-        status: 201,
-        body: {
-          messageId: eventId,
-          eventId: publicEventId(eventId),
-          labID: lab.id,
-          type,
-          state: 'offered',
-          createdAt: createdAt.toISOString(),
-        },
-      }
+      return answer
     },
   }
 }

@@ -1,11 +1,12 @@
 /**
  * Messages that staff send to patients.
  */
+import { sendThrough } from '../../db/batch.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { MessageEvent } from '../events/message-payloads.ts'
-import { publicEventId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { publishedLinks } from '../signed-link.ts'
+import { messageReply } from './message-reply.ts'
 import {
   sendBill,
   sendBooking,
@@ -23,34 +24,28 @@ interface StaffMessageHandlers {
   sendQuotation: OperatorHandler<'sendQuotation'>
 }
 
-type SendingCall = Pick<Parameters<OperatorHandler<'sendBill'>>[0], 'operator' | 'audit'>
+type SendingCall = Pick<Parameters<OperatorHandler<'sendBill'>>[0], 'operator' | 'audit' | 'idempotency'>
 
 export function staffMessageHandlers({ database, clock, hint, keys, baseUrl }: HandlerDeps): StaffMessageHandlers {
   /** @param about the record, by its name on the wire */
   async function send(
-    { operator, audit }: SendingCall,
+    { operator, audit, idempotency }: SendingCall,
     accountId: string,
     about: Record<string, string>,
     record: (call: MessageCall) => Promise<MessageEvent>,
   ) {
     const account = await findAccountFor(database.knex, operator, 'staff', accountId)
-    const message = await database.transaction(async (trx) => {
-      const recorded = await record({ trx, account, accountId: account.id, now: clock.now() })
-      await audit.record(trx, account.id, { ...about, messageId: recorded.id })
-      return recorded
+    const answer = await database.transaction(async (trx) => {
+      const toServer = sendThrough(trx)
+      await idempotency.claim(toServer)
+      const message = await record({ trx, account, accountId: account.id, now: clock.now() })
+      await audit.record(trx, account.id, { ...about, messageId: message.id })
+      const made = messageReply(message)
+      await toServer(idempotency.record(made))
+      return made
     })
     hint()
-    return {
-      status: 201 as const,
-      body: {
-        messageId: message.id,
-        eventId: publicEventId(message.id),
-        labID: message.labId,
-        type: message.type,
-        state: 'offered' as const,
-        createdAt: message.createdAt.toISOString(),
-      },
-    }
+    return answer
   }
 
   return {

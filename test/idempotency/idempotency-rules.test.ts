@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { DomainError } from '../../src/errors.ts'
 import {
-  hashBody,
+  hashRequest,
   isExpired,
   KEPT_MS,
   refusalToKeep,
@@ -18,10 +18,17 @@ test('a key is 1 to 255 visible ASCII characters', () => {
 })
 
 test('bodies are the same however their fields are ordered, at any depth, and other ones are not', () => {
-  const hash = (text: string) => hashBody(JSON.parse(text)).toString('hex')
+  const hash = (text: string) => hashRequest(JSON.parse(text), {}).toString('hex')
   expect(hash('{"a":1,"b":{"c":[1,2],"d":null}}')).toBe(hash('{ "b": {"d":null, "c":[1,2]}, "a": 1 }'))
   const others = ['{"a":1}', '{"a":"1"}', '{"a":[1]}', '{"a":null}', '{}', '{"a":[1,2]}', '{"a":[2,1]}']
   expect(new Set(others.map(hash)).size).toBe(others.length)
+})
+
+test('requests about two records are two, whatever their bodies', () => {
+  const hash = (path: Record<string, string>, body: unknown = undefined) => hashRequest(body, path).toString('hex')
+  const all = [hash({ billId: 'a' }), hash({ billId: 'b' }), hash({ billId: 'a' }, {}), hash({}, {})]
+  expect(new Set(all).size).toBe(all.length)
+  expect(hash({ billId: 'a' })).toBe(all[0])
 })
 
 test('a key stands for 24 hours, and no millisecond longer', () => {
