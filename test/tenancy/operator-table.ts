@@ -32,7 +32,7 @@ export const WITHOUT_ACCOUNT = ['createAccount', 'createOperatorKey', 'listAccou
 
 /** Texts of somebody's own, filters and pages. */
 const NO_IDS = new Set([
-  'X-Request-Id', 'limit', 'cursor', 'name', 'mode', 'active', 'kind', 'code', 'type', 'from', 'to', 'since', 'status', 'state',
+  'X-Request-Id', 'Idempotency-Key', 'limit', 'cursor', 'name', 'mode', 'active', 'kind', 'code', 'type', 'from', 'to', 'since', 'status', 'state',
   'phase', 'unmapped', 'day', 'partyless', 'failing', 'timeZone', 'adminEmail', 'email', 'serviceID', 'endpoint',
   'recipient.contact', 'recipient.name', 'template', 'text', 'attachmentUrl', 'integratorID', 'title', 'first_name', 'last_name',
   'firstName', 'lastName', 'country_code', 'address', 'pincode', 'location', 'petOwnerName', 'breed', 'animalCategory', 'notes',
