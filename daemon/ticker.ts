@@ -126,7 +126,8 @@ export class Ticker {
     }
     clearTimeout(this.#timer)
     const earlyMs = this.#mayRouteAtMs - monotonicMs()
-    if (earlyMs > 0) this.#timer = setTimeout(() => this.#begin(), earlyMs)
+    // Looked at again then: a timer goes by when its turn of the event loop began, and is early by what that turn took.
+    if (earlyMs > 0) this.#timer = setTimeout(() => this.wake(), earlyMs)
     else this.#begin()
   }
 
@@ -214,8 +215,9 @@ export class Ticker {
   }
 
   async #gather(): Promise<void> {
-    const waitMs = this.#gatherUntilMs - monotonicMs()
-    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs))
+    while (monotonicMs() < this.#gatherUntilMs) {
+      await new Promise((resolve) => setTimeout(resolve, this.#gatherUntilMs - monotonicMs()))
+    }
   }
 
   /**

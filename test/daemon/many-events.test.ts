@@ -177,6 +177,6 @@ test('fans out together what comes fast, and each event once', async () => {
     return events >= 8 && events < 250 ? [nextMs - endedAtMs] : []
   })
   expect(pauses.length).toBeGreaterThan(1)
-  // A pause of 20 ms begins before it is told of the fan-out, and a timer goes by when its turn of the event loop began. Without one it is 1 or 2.
-  expect(Math.min(...pauses)).toBeGreaterThan(10)
+  // It is told of a fan-out a moment after the pause has begun.
+  expect(Math.min(...pauses)).toBeGreaterThan(18)
 })
