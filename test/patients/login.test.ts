@@ -114,13 +114,6 @@ describe('a code', () => {
     expect((await verify(next.body.otpToken, lastCode())).status).toBe(200)
   })
 
-  test('is locked out by the wrong tries of four codes that follow one another at once', async () => {
-    for (let n = 0; n < 4; n++) await failFiveTimes()
-    expect(texts()).toHaveLength(4)
-    const { status, headers } = await requestOtp()
-    expect([status, headers['retry-after']]).toEqual([429, '86400'])
-  })
-
   test('that is wrong, used, expired, malformed, unknown or of another account gets one and the same 401', async () => {
     const other = await buildAccount(app)
     await buildPatient(app, other, { contact })

@@ -1,4 +1,4 @@
-/** What becomes of a code when staff lift the lock of its contact. */
+/** How a contact is locked by its codes, and what becomes of a code when staff lift the lock. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildOperatorKey, buildPatient, newContact } from '../support/builders.ts'
@@ -10,15 +10,17 @@ beforeAll(async () => {
 })
 afterAll(() => app.close())
 
-test('a lifted lock leaves a code that has tries left, and another one is sent where it has none', async () => {
+/** A patient's contact, and what is asked about it. */
+async function openContact() {
   const account = await buildAccount(app)
   const contact = newContact()
   await buildPatient(app, account, { contact })
   const key = await buildOperatorKey(app)
   const call = (step: string, body: object) =>
     app.call('POST', `/client/patient/${step}`, { token: account.token, body })
+  const ask = () => call('getLoginOTP', { contact })
   const request = async () => {
-    const { status, body } = await call('getLoginOTP', { contact })
+    const { status, body } = await ask()
     await app.smsSender.settle()
     expect(status).toBe(200)
     return body.otpToken
@@ -32,7 +34,22 @@ test('a lifted lock leaves a code that has tries left, and another one is sent w
     const path = `/operator/accounts/${account.id}/otp-lock/lift`
     expect((await app.call('POST', path, { token: key, body: { contact } })).status).toBe(200)
   }
+  return { ask, request, codes, verify, lift }
+}
 
+test('the wrong tries of four codes that follow one another at once lock the contact', async () => {
+  const { ask, request, codes, verify } = await openContact()
+  for (let n = 0; n < 4; n++) {
+    const otpToken = await request()
+    for (let tries = 0; tries < 5; tries++) expect(await verify(otpToken, 1)).toBe(401)
+  }
+  expect(codes()).toHaveLength(4)
+  const { status, headers } = await ask()
+  expect([status, headers['retry-after']]).toEqual([429, '86400'])
+})
+
+test('a lifted lock leaves a code that has tries left, and another one is sent where it has none', async () => {
+  const { request, codes, verify, lift } = await openContact()
   const first = await request()
   for (let n = 0; n < 5; n++) expect(await verify(first, 1)).toBe(401)
   await lift()
