@@ -1,6 +1,6 @@
 /**
  * Texts that have been seen, by fingerprints of 64 bits in one piece of memory: of a million texts two share one with a probability
- * of 3 in 100 million. A set of the texts themselves was a tenth of what a receiver does, most of it in looking through them for
+ * of 3 in 100 million. A set of the texts themselves was a fifth of what a receiver does, most of it in looking through them for
  * garbage.
  */
 const FIRST_CELLS = 1 << 18
