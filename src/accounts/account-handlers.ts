@@ -4,6 +4,7 @@ import { requireAccountOf, requireRole, requireUnbound } from '../auth/operator-
 import { isTimeZone } from '../crm/zoned-time.ts'
 import { badRequest, clipped } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { findAccount, insertAccount, listAccounts, updateAccount, type Account } from './accounts-repository.ts'
@@ -18,7 +19,7 @@ interface AccountHandlers {
 export function accountHandlers({ database, clock }: HandlerDeps): AccountHandlers {
   const { knex } = database
   return {
-    async createAccount({ body, operator, audit }) {
+    async createAccount({ body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       requireUnbound(operator)
       const timeZone = body.timeZone ?? 'Asia/Kolkata'
@@ -32,11 +33,11 @@ export function accountHandlers({ database, clock }: HandlerDeps): AccountHandle
         sandbox: body.sandbox ?? false,
         createdAt: clock.now(),
       }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertAccount(trx, account)
         await audit.record(trx, account.id, { accountId: account.id })
+        return { status: 201, body: toAccountRow(account) }
       })
-      return { status: 201, body: toAccountRow(account) }
     },
 
     async listAccounts({ query, operator }) {

@@ -7,6 +7,7 @@ import { recordFamiliesOfAccountRevoked } from '../auth/tokens-repository.ts'
 import { hashSecret, newSecret } from '../crypto.ts'
 import { conflict, notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { findAccount, type Account } from './accounts-repository.ts'
 import {
@@ -49,30 +50,28 @@ export function clientSecretHandlers({ database, clock }: HandlerDeps): ClientSe
       return { status: 200, body: { clientID: clientID ?? null, clientSecrets: secrets.map(toSecretRow) } }
     },
 
-    async issueClientSecret({ path, operator, audit }) {
+    async issueClientSecret({ path, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
-      const body = await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const issued = await issue(trx, account)
         await audit.record(trx, account.id, { clientID: issued.clientID, secretId: issued.secretId })
-        return issued
+        return { status: 201, body: issued }
       })
-      return { status: 201, body }
     },
 
-    async rotateClientSecret({ path, operator, audit }) {
+    async rotateClientSecret({ path, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
-      const body = await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         // Its lock comes before the list of secrets: two rotations at once come one after the other.
         await claimClient(trx, account.id, newId(clock.nowMs()), clock.now())
         const valid = (await listClientSecrets(trx, account.id)).filter(({ revokedAt }) => revokedAt === null)
         for (const { id } of valid.slice(0, -1)) await recordClientSecretRevoked(trx, account.id, id, clock.now())
         const issued = await issue(trx, account)
         await audit.record(trx, account.id, { clientID: issued.clientID, secretId: issued.secretId })
-        return issued
+        return { status: 201, body: issued }
       })
-      return { status: 201, body }
     },
 
     async revokeClientSecret({ path, body, operator, audit }) {

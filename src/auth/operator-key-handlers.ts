@@ -5,6 +5,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { hashSecret, newSecret } from '../crypto.ts'
 import { conflict, notFound, unknownId } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import {
@@ -33,7 +34,7 @@ export function operatorKeyHandlers({ database, clock }: HandlerDeps): OperatorK
       return { status: 200, body: { keys: shown.map(toKeyRow), nextCursor } }
     },
 
-    async createOperatorKey({ body, operator, audit }) {
+    async createOperatorKey({ body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       requireUnbound(operator)
       const account = body.accountId === undefined ? undefined : await findAccount(knex, body.accountId)
@@ -47,11 +48,11 @@ export function operatorKeyHandlers({ database, clock }: HandlerDeps): OperatorK
         createdAt: clock.now(),
         revokedAt: null,
       }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertOperatorKey(trx, { ...record, keyHash: hashSecret(key) })
         await audit.record(trx, record.accountId, { keyId: record.id })
+        return { status: 201, body: { ...toKeyRow(record), key } }
       })
-      return { status: 201, body: { ...toKeyRow(record), key } }
     },
 
     async revokeOperatorKey({ path, operator, audit }) {

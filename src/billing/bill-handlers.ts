@@ -11,6 +11,7 @@ import { itemsOf, requireReferencesOfStaff, type EntryRequest } from '../crm/ent
 import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
 import { badRequest, notFound, unknownId } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
+import { inKeyedTransaction, WITHOUT_KEY, type Idempotency } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageOf } from '../paging.ts'
 import { billBooking, billDirectly, billPreBooking, deleteBill, type BillingCall } from './bill-actions.ts'
@@ -32,25 +33,30 @@ interface BillHandlers {
   deleteBill: OperatorHandler<'deleteBill'>
 }
 
-type BillChangingCall = Pick<Parameters<OperatorHandler<'deleteBill'>>[0], 'operator' | 'audit'>
+type BillChangingCall = Pick<Parameters<OperatorHandler<'deleteBill'>>[0], 'operator' | 'audit'> & {
+  /** Of those that make one. */
+  idempotency?: Idempotency
+}
 
 export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandlers {
   const { knex } = database
 
   /** One action that makes or changes a bill: with its event and who did it in one transaction. */
-  async function act(
-    { operator, audit }: BillChangingCall,
+  async function act<Status extends 200 | 201>(
+    { operator, audit, idempotency = WITHOUT_KEY }: BillChangingCall,
     accountId: string,
+    status: Status,
     action: (call: BillingCall, account: Account) => Promise<Bill>,
-  ): Promise<Schemas['Bill']> {
+  ): Promise<{ status: Status; body: Schemas['Bill'] }> {
     const account = await findAccountFor(knex, operator, 'staff', accountId)
-    const bill = await database.transaction(async (trx) => {
+    const work = async (trx: Knex.Transaction) => {
       const changed = await action({ trx, accountId: account.id, now: clock.now() }, account)
       await audit.record(trx, account.id, { billId: changed.id })
-      return changed
-    })
+      return { status, body: toBillRow(changed) }
+    }
+    const answer = await inKeyedTransaction(database, idempotency, work, ({ billId }) => billId)
     hint()
-    return toBillRow(bill)
+    return answer
   }
 
   return {
@@ -71,22 +77,19 @@ export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandle
     },
 
     async billPreBooking({ path, body, ...call }) {
-      const bill = await act(call, path.accountId, (billing) => billPreBooking(billing, path.preBookingID, body))
-      return { status: 201, body: bill }
+      return act(call, path.accountId, 201, (billing) => billPreBooking(billing, path.preBookingID, body))
     },
 
     async billBooking({ path, body, ...call }) {
-      const bill = await act(call, path.accountId, (billing) => billBooking(billing, path.leadId, body))
-      return { status: 201, body: bill }
+      return act(call, path.accountId, 201, (billing) => billBooking(billing, path.leadId, body))
     },
 
     async createBill({ path, body, ...call }) {
-      const bill = await act(call, path.accountId, async (billing, account) => {
+      return act(call, path.accountId, 201, async (billing, account) => {
         const { contact, discountAmount, totalAmount } = body
         const source = await directSource(billing.trx, account, body)
         return billDirectly(billing, source, { contact, discountAmount, totalAmount })
       })
-      return { status: 201, body: bill }
     },
 
     async listBills({ path, query, operator }) {
@@ -108,7 +111,7 @@ export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandle
     },
 
     async deleteBill({ path, ...call }) {
-      return { status: 200, body: await act(call, path.accountId, (billing) => deleteBill(billing, path.billId)) }
+      return act(call, path.accountId, 200, (billing) => deleteBill(billing, path.billId))
     },
   }
 }

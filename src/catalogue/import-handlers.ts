@@ -6,6 +6,7 @@ import type { Knex } from 'knex'
 import { requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { conflict, notFound, type DomainError } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, invalidCursor, pageOf, type SortKey } from '../paging.ts'
 import { commitRows } from './import-commit-repository.ts'
@@ -43,11 +44,11 @@ interface ImportHandlers {
 export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers {
   const { knex } = database
   return {
-    async createImport({ path, body, operator, audit }) {
+    async createImport({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const id = newId(clock.nowMs())
-      const begun = await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const now = clock.now()
         const before = new Date(now.getTime() - ABANDONED_AFTER_MS)
         for (const abandoned of await claimAbandonedImports(trx, lab, before, ABANDONED_AT_A_TIME)) {
@@ -55,9 +56,9 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
         }
         await insertImport(trx, { id, accountId: lab.accountId, labId: lab.id, kind: body.kind, createdAt: now })
         await audit.record(trx, lab.accountId, { labID: lab.id, importId: id })
-        return getImportOf(trx, lab, id)
+        const begun = await getImportOf(trx, lab, id)
+        return { status: 201, body: toImportRow(begun) }
       })
-      return { status: 201, body: toImportRow(begun) }
     },
 
     async getImport({ path, operator }) {

@@ -4,6 +4,7 @@
 import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { toFlag } from './catalogue-filters.ts'
@@ -19,7 +20,7 @@ interface LabKeepingHandlers {
 export function labKeepingHandlers({ database, clock }: HandlerDeps): LabKeepingHandlers {
   const { knex } = database
   return {
-    async createLab({ path, body, operator, audit }) {
+    async createLab({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const lab: Lab = {
@@ -31,11 +32,11 @@ export function labKeepingHandlers({ database, clock }: HandlerDeps): LabKeeping
         active: true,
         createdAt: clock.now(),
       }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertLab(trx, lab)
         await audit.record(trx, account.id, { labID: lab.id })
+        return { status: 201, body: toLabRow(lab) }
       })
-      return { status: 201, body: toLabRow(lab) }
     },
 
     async listAccountLabs({ path, query, operator }) {

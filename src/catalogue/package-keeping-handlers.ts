@@ -5,6 +5,7 @@ import type { Knex } from 'knex'
 import { requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { clipped, conflict, notFound, unknownId, type DomainError } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { toFlag } from './catalogue-filters.ts'
@@ -37,7 +38,7 @@ export function packageKeepingHandlers({ database, clock }: HandlerDeps): Packag
   }
 
   return {
-    async createPackage({ path, body, operator, audit }) {
+    async createPackage({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const pack: Package = {
@@ -50,14 +51,13 @@ export function packageKeepingHandlers({ database, clock }: HandlerDeps): Packag
         active: true,
         createdAt: clock.now(),
       }
-      const tests = await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const contents = await claimContents(trx, lab, body.tests)
         const ids = contents.map(({ id }) => id)
         if (!(await insertPackage(trx, pack, ids))) throw duplicateCode(pack.code)
         await audit.record(trx, lab.accountId, { labID: lab.id, packageId: pack.id })
-        return contents
+        return { status: 201, body: toPackageRow({ ...pack, tests: contents }) }
       })
-      return { status: 201, body: toPackageRow({ ...pack, tests }) }
     },
 
     async listLabPackages({ path, query, operator }) {

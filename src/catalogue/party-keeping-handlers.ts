@@ -5,6 +5,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { findParty, insertParty, listParties, updateParty, type Party } from './parties-repository.ts'
@@ -18,7 +19,7 @@ interface PartyKeepingHandlers {
 export function partyKeepingHandlers({ database, clock }: HandlerDeps): PartyKeepingHandlers {
   const { knex } = database
   return {
-    async createParty({ path, body, operator, audit }) {
+    async createParty({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const party: Party = {
@@ -28,11 +29,11 @@ export function partyKeepingHandlers({ database, clock }: HandlerDeps): PartyKee
         name: body.name,
         createdAt: clock.now(),
       }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertParty(trx, party)
         await audit.record(trx, account.id, { partyId: party.id })
+        return { status: 201, body: toPartyRow(party) }
       })
-      return { status: 201, body: toPartyRow(party) }
     },
 
     async listParties({ path, query, operator }) {

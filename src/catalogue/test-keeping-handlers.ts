@@ -4,6 +4,7 @@
 import { requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { clipped, conflict, notFound, type DomainError } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { toFlag } from './catalogue-filters.ts'
@@ -27,7 +28,7 @@ export function testKeepingHandlers({ database, clock }: HandlerDeps): TestKeepi
   }
 
   return {
-    async createTest({ path, body, operator, audit }) {
+    async createTest({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const test: Test = {
@@ -41,12 +42,12 @@ export function testKeepingHandlers({ database, clock }: HandlerDeps): TestKeepi
         active: true,
         createdAt: clock.now(),
       }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const taken = await insertTest(trx, test)
         if (taken) throw duplicate(taken, test.code, test.serviceId)
         await audit.record(trx, lab.accountId, { labID: lab.id, testId: test.id })
+        return { status: 201, body: toTestRow(test) }
       })
-      return { status: 201, body: toTestRow(test) }
     },
 
     async listLabTests({ path, query, operator }) {

@@ -5,6 +5,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { getCrmSettings, updateCrmSettings } from './crm-settings-repository.ts'
@@ -41,7 +42,7 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
   }
 
   return {
-    async createTelecaller({ path, body, operator, audit }) {
+    async createTelecaller({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const telecaller = {
@@ -51,11 +52,11 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
         active: true,
         createdAt: clock.now(),
       }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertTelecaller(trx, telecaller)
         await audit.record(trx, account.id, { telecallerId: telecaller.id })
+        return { status: 201, body: toTelecallerRow(telecaller) }
       })
-      return { status: 201, body: toTelecallerRow(telecaller) }
     },
 
     async listTelecallers({ path, query, operator }) {

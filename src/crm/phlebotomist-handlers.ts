@@ -1,6 +1,7 @@
 import { findAccountFor } from '../auth/staff-access.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageOf } from '../paging.ts'
 import {
@@ -20,15 +21,15 @@ interface PhlebotomistHandlers {
 export function phlebotomistHandlers({ database, clock }: HandlerDeps): PhlebotomistHandlers {
   const { knex } = database
   return {
-    async createPhlebotomist({ path, body, operator, audit }) {
+    async createPhlebotomist({ path, body, operator, audit, idempotency }) {
       const account = await findAccountFor(knex, operator, 'admin', path.accountId)
       const now = clock.now()
       const made = { id: newId(now.getTime()), accountId: account.id, name: body.name, active: true, createdAt: now }
-      await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertPhlebotomist(trx, made)
         await audit.record(trx, account.id, { phlebotomistId: made.id })
+        return { status: 201, body: toPhlebotomist(made) }
       })
-      return { status: 201, body: toPhlebotomist(made) }
     },
 
     async listPhlebotomists({ path, query, operator }) {

@@ -5,6 +5,7 @@ import { sendThrough } from '../../db/batch.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { notFound, unknownId } from '../errors.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageOf } from '../paging.ts'
 import { convertLead } from './booking-actions.ts'
@@ -27,23 +28,28 @@ interface StaffEntryHandlers {
 export function staffEntryHandlers({ database, clock, hint }: HandlerDeps): StaffEntryHandlers {
   const { knex } = database
   return {
-    async createStaffEntry({ path, body, operator, audit }) {
+    async createStaffEntry({ path, body, operator, audit, idempotency }) {
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
       const { labID, ...rest } = body
       const wish: EntryRequest = { ...rest, branchID: labID }
       const scheduledAt = requireSoundEntry(wish, account)
       if (!(await findLab(knex, account.id, labID))) throw unknownId('lab', labID, 'labID')
-      const made = await database.transaction(async (trx) => {
-        const entry = await createEntryIn(
-          sendThrough(trx),
-          { account, body: wish, scheduledAt, now: clock.now(), isOfStaff: true },
-          () => [],
-        )
-        await audit.record(trx, account.id, { leadId: entry.id })
-        return entry
-      })
+      const answer = await inKeyedTransaction(
+        database,
+        idempotency,
+        async (trx) => {
+          const entry = await createEntryIn(
+            sendThrough(trx),
+            { account, body: wish, scheduledAt, now: clock.now(), isOfStaff: true },
+            () => [],
+          )
+          await audit.record(trx, account.id, { leadId: entry.id })
+          return { status: 201, body: toStaffEntry(entry) }
+        },
+        ({ leadId }) => leadId,
+      )
       hint()
-      return { status: 201, body: toStaffEntry(made) }
+      return answer
     },
 
     async listEntries({ path, query, operator }) {

@@ -2,6 +2,7 @@
  * Sending again by hand, for integrators.
  */
 import { notFound } from '../errors.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { AccountHandler, HandlerDeps } from '../operations.ts'
 import { findLogWebhook } from './delivery-log-webhooks-repository.ts'
 import { getDeliveryDetail, getLogScope, getWebhookWithin } from './delivery-log-access.ts'
@@ -36,11 +37,13 @@ export function recoveryHandlers({ database, clock, hint }: Deps): RecoveryHandl
       return { status: 200, body: { success: true, message: 'Delivery queued again', data } }
     },
 
-    async startRecovery({ account, query, body }) {
+    async startRecovery({ account, query, body, idempotency }) {
       const since = recoveryStart(body.since, clock.now())
       const webhook = await getWebhookWithin(knex, await getLogScope(knex, account, query), body.webhookId)
-      const recovery = await database.transaction((trx) => startRecovery(trx, webhook, since, clock.now()))
-      return { status: 200, body: { success: true, message: 'Recovery started', data: toRecoveryRow(recovery) } }
+      return inKeyedTransaction(database, idempotency, async (trx) => {
+        const data = toRecoveryRow(await startRecovery(trx, webhook, since, clock.now()))
+        return { status: 200, body: { success: true as const, message: 'Recovery started', data } }
+      })
     },
 
     async getRecovery({ account, path, query }) {

@@ -5,6 +5,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound, unknownId } from '../errors.ts'
 import { publicEventId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { getDeliveryDetail, getWebhookOfAccount } from './delivery-log-access.ts'
 import { findLogWebhook } from './delivery-log-webhooks-repository.ts'
@@ -40,18 +41,17 @@ export function recoveryOperatorHandlers({ database, clock, hint }: Deps): Recov
       return { status: 200, body: toDeliveryDetail(queued) }
     },
 
-    async startAccountRecovery({ path, body, operator, audit }) {
+    async startAccountRecovery({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'staff')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const since = recoveryStart(body.since, clock.now())
       const webhook = await findLogWebhook(knex, account.id, undefined, body.webhookId, 'whole_lab')
       if (!webhook) throw unknownId('webhook', body.webhookId, 'webhookId')
-      const recovery = await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const started = await startRecovery(trx, webhook, since, clock.now())
         await audit.record(trx, account.id, { webhookId: webhook.id, recoveryId: started.id })
-        return started
+        return { status: 201, body: toRecoveryRow(started) }
       })
-      return { status: 201, body: toRecoveryRow(recovery) }
     },
 
     async getAccountRecovery({ path, operator }) {

@@ -1,6 +1,7 @@
 /**
  * How the operator erases a patient.
  */
+import { sendThrough } from '../../db/batch.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import { findBill } from '../billing/bills-repository.ts'
 import { findPreBooking } from '../billing/staff-pre-bookings-repository.ts'
@@ -8,6 +9,7 @@ import { monotonicMs } from '../clock.ts'
 import { findEntry } from '../crm/staff-entries-repository.ts'
 import { notFound, unknownId } from '../errors.ts'
 import { isIdShaped, newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { findPatient } from '../patients/patients-repository.ts'
 import { NO_COUNTS, PHASES, subjectOf, tidy, toErasureRow, type Erasure, type ErasureSubject } from './erasure-rules.ts'
@@ -26,7 +28,7 @@ export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
   const { database, clock, keys, retention } = deps
   const { knex } = database
   return {
-    async startErasure({ path, body, operator, audit }) {
+    async startErasure({ path, body, operator, audit, idempotency }) {
       const account = await findAccountFor(knex, operator, 'admin', path.accountId)
       const subject = await findSubject(deps, account.id, subjectOf(body))
       const now = clock.now()
@@ -43,20 +45,26 @@ export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
         updatedAt: now,
         finishedAt: null,
       }
-      await database.transaction(async (trx) => {
+      const ordered = await inKeyedTransaction(database, idempotency, async (trx) => {
         await insertErasure(trx, keys, erasure)
         await audit.record(trx, account.id, {
           erasureId: erasure.id,
           ...(subject.patientId === null ? {} : { patientId: subject.patientId }),
         })
+        return { status: 201, body: toErasureRow(erasure, retention) }
       })
       await runErasure(deps, erasure.id, monotonicMs() + ANSWER_WITHIN_MS)
-      const current = await findErasure(knex, keys, account.id, erasure.id).catch((error) => {
+      try {
+        const current = await findErasure(knex, keys, account.id, erasure.id)
+        const answer = { ...ordered, body: toErasureRow(current ?? erasure, retention) }
+        const kept = idempotency.record(answer)
+        if (kept.length > 0) await database.transaction((trx) => sendThrough(trx)(kept))
+        return answer
+      } catch (error) {
         // The order is committed: how far it has come is told by the next look.
         if (!isLater(error)) throw error
-        return erasure
-      })
-      return { status: 201, body: toErasureRow(current ?? erasure, retention) }
+        return ordered
+      }
     },
 
     async getErasure({ path, operator }) {

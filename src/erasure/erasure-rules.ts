@@ -137,7 +137,7 @@ export function remainsOf({ logRetentionDays }: RetentionDays): Schemas['Erasure
       days: 2,
     },
     {
-      what: 'Idempotency-Keys: a hash of the request, and its answer of ids, encrypted',
+      what: 'Idempotency-Keys: a hash of the request, and where it holds ids alone its answer, encrypted',
       why: 'a repeat must not make the entry anew',
       days: 2,
     },

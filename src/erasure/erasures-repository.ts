@@ -3,6 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { seal, unseal, type Keys } from '../crypto.ts'
+import { emptyAnswersAbout } from '../idempotency/idempotency-keys-repository.ts'
 import { isIdShaped } from '../ids.ts'
 import { NO_COUNTS, type Erasure, type ErasureCounts, type ErasureSubject } from './erasure-rules.ts'
 
@@ -79,6 +80,7 @@ export async function insertErasedRecords(
   if (recordIds.length === 0) return
   const rows = recordIds.map((id) => ({ erasure_id: erasureId, record_id: id, kind }))
   await trx('erased_records').insert(rows).onConflict().ignore()
+  await emptyAnswersAbout(trx, recordIds)
 }
 
 /** Of these ids those that an erasure of the account has taken the person out of. */

@@ -4392,6 +4392,11 @@ export interface operations {
             };
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example lead-CRM-2026-004817
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4411,6 +4416,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4439,10 +4445,11 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description The webhook is not active, or a recovery runs. */
+            /** @description The webhook is not active, or a recovery runs. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4451,6 +4458,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -3478,7 +3478,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description A request with the same `Idempotency-Key` is still running. */
+        /** @description A request with the same `Idempotency-Key` is still running (then with `Retry-After`), or the person whom its answer told of has been erased since. */
         IdempotencyConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["XRequestId"];
@@ -3718,7 +3718,7 @@ export interface components {
          */
         LabID: string;
         /**
-         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
          * @example reminder-2026-11-20-4711
          */
         IdempotencyKey: string;
@@ -3907,6 +3907,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -3926,6 +3931,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3944,8 +3950,10 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -3993,6 +4001,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4013,6 +4026,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4023,10 +4037,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
-            /** @description Two secrets are valid already. */
+            /** @description Two secrets are valid already. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4035,6 +4050,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4108,6 +4124,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4133,6 +4154,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4152,8 +4174,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4232,6 +4256,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4257,6 +4286,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4276,8 +4306,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4346,6 +4378,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4371,6 +4408,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4390,8 +4428,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4598,7 +4638,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4735,6 +4775,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4760,6 +4805,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4779,10 +4825,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["LabNotFound"];
-            /** @description Another test of the lab has this code or serviceID. */
+            /** @description Another test of the lab has this code or serviceID. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4791,6 +4838,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -4874,6 +4922,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -4899,6 +4952,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4918,10 +4972,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["LabNotFound"];
-            /** @description Another package of the lab has this code. */
+            /** @description Another package of the lab has this code. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4930,6 +4985,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -5897,6 +5953,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -5922,6 +5983,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5941,10 +6003,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
-            /** @description The webhook is not active, or a recovery runs. */
+            /** @description The webhook is not active, or a recovery runs. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5953,6 +6016,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -6177,6 +6241,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -6196,6 +6265,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6214,8 +6284,10 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -6378,6 +6450,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -6398,6 +6475,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6408,8 +6486,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -6572,6 +6652,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -6597,6 +6682,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6616,10 +6702,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
-            /** @description The lab is inactive. */
+            /** @description The lab is inactive. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6628,6 +6715,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -7307,6 +7395,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -7332,6 +7425,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7351,8 +7445,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -7483,6 +7579,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -7508,6 +7609,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7527,8 +7629,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -7667,6 +7771,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -7692,6 +7801,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -7711,8 +7821,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["LabNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -8140,6 +8252,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -8165,6 +8282,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8184,8 +8302,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
+            409: components["responses"]["IdempotencyConflict"];
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -8315,6 +8435,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -8340,6 +8465,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8359,10 +8485,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
-            /** @description The lab is inactive, or a lead or booking with the same contact or e-mail was made today. */
+            /** @description The lab is inactive, or a lead or booking with the same contact or e-mail was made today. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -8371,6 +8498,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9118,6 +9246,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -9148,6 +9281,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9167,10 +9301,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["PreBookingNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9179,6 +9314,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9187,6 +9323,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
@@ -9218,6 +9359,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9237,10 +9379,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["EntryNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9249,6 +9392,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9337,6 +9481,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -9362,6 +9511,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9381,10 +9531,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["AccountNotFound"];
-            /** @description The lab is inactive. */
+            /** @description The lab is inactive. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9393,6 +9544,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9501,6 +9653,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @example reminder-2026-11-20-4711
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /**
                  * @description An id of your own for this request: 1 to 128 letters, digits, `.`, `_` and `-`. It comes back in the answer, and in `requestId` of an error. Anything else is passed over, and the request gets an id of the service's.
                  * @example 4f9d2c1b-7a3e-4c55-9a52-0d6a1be2f7c3
                  */
@@ -9531,6 +9688,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Idempotent-Replayed": components["headers"]["IdempotentReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9550,10 +9708,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["BillNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -9562,6 +9721,7 @@ export interface operations {
             };
             413: components["responses"]["PayloadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -9920,7 +10080,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -9984,7 +10144,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10048,7 +10208,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10112,7 +10272,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10176,7 +10336,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];

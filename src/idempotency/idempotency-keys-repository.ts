@@ -9,6 +9,7 @@ import { inProgress, type KeyScope } from './idempotency-rules.ts'
 
 export interface KeyRow {
   bodyHash: Buffer
+  /** Empty: it told of a person who has been erased since. */
   answerSealed: Buffer
   createdAt: Date
 }
@@ -53,16 +54,28 @@ export async function claimKey(
   }
 }
 
+/** What is kept of a first answer. */
+export interface KeptAnswer extends KeyRow {
+  status: number
+  /** The record it tells of, where that is a person's. */
+  recordId: string | undefined
+}
+
 /** Under the row's lock. All of it, because the row may be an expired one. */
-export function updateKeyStatement(
-  { callerId, operation, keyHash }: KeyScope,
-  { status, ...row }: KeyRow & { status: number },
-): Statement {
+export function updateKeyStatement({ callerId, operation, keyHash }: KeyScope, kept: KeptAnswer): Statement {
+  const { bodyHash, status, answerSealed, createdAt, recordId } = kept
   return {
-    sql: `UPDATE idempotency_keys SET body_hash = ?, status = ?, answer = ?, created_at = ?
+    sql: `UPDATE idempotency_keys SET body_hash = ?, status = ?, answer = ?, created_at = ?, record_id = ?
       WHERE account_id = ? AND operation = ? AND key_hash = ?`,
-    values: [row.bodyHash, status, row.answerSealed, row.createdAt, callerId, operation, keyHash],
+    values: [bodyHash, status, answerSealed, createdAt, recordId ?? null, callerId, operation, keyHash],
   }
+}
+
+/** Takes the person out of the answers that tell of these records. Their keys stay, so that a repeat does not make them anew. */
+export async function emptyAnswersAbout(trx: Knex.Transaction, recordIds: string[]): Promise<void> {
+  await trx('idempotency_keys')
+    .whereIn('record_id', recordIds)
+    .update({ answer: Buffer.alloc(0) })
 }
 
 function toKeyRow(row: Record<string, any>): KeyRow {

@@ -6,13 +6,14 @@ import type { Reply } from '../api.ts'
 import { toErrorResponse } from '../error-response.ts'
 import { badRequest, conflict, DomainError, type ErrorExtras, type ErrorKind } from '../errors.ts'
 
-/**
- * Those whose handlers claim the key and record the answer in their own transaction: what integrators create, and the messages that
- * staff send, which a repeat would send to a patient twice. Their answers hold no patient's data, which an erasure could not find.
- */
+/** Those that create something: their handlers claim the key and record the answer in their own transaction. */
 const IDEMPOTENT_OPERATIONS = new Set([
-  ...['subscribeWebhook', 'createEntry', 'createPreBooking'],
+  ...['subscribeWebhook', 'createEntry', 'createPreBooking', 'startRecovery'],
   ...['recordMessage', 'sendReport', 'sendBill', 'sendBooking', 'sendPhlebotomist', 'sendQuotation'],
+  ...['createAccount', 'issueClientSecret', 'rotateClientSecret', 'createOperatorKey', 'createAccountWebhook'],
+  ...['createLab', 'createParty', 'createTelecaller', 'createPhlebotomist', 'createTest', 'createPackage'],
+  ...['createImport', 'createPatient', 'createStaffEntry', 'billPreBooking', 'billBooking', 'createBill'],
+  ...['createReport', 'startAccountRecovery', 'startErasure'],
 ])
 
 /** How long a key stands for its first answer. */
@@ -96,6 +97,11 @@ export function replayed(first: FirstAnswer): DecidedByKey {
   }
   const { kind, code, message, extras } = answer
   return new DecidedByKey(new DomainError(kind, code, message, { ...extras, headers: { ...extras.headers, ...mark } }))
+}
+
+/** The first answer is gone, and what it told of is not made anew. */
+export function erasedSince(): DecidedByKey {
+  return new DecidedByKey(conflict('what this Idempotency-Key made has been erased since', 'erased'))
 }
 
 export function mismatch(): DecidedByKey {

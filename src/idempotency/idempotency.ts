@@ -1,6 +1,7 @@
 /**
  * One request with an `Idempotency-Key`, from the look at what is known of its key to the answer that is kept for it.
  */
+import type { Knex } from 'knex'
 import { sendThrough, type Send, type Statement } from '../../db/batch.ts'
 import type { Database } from '../../db/connection.ts'
 import type { Reply } from '../api.ts'
@@ -10,6 +11,7 @@ import { DomainError } from '../errors.ts'
 import { claimKey, findKey, updateKeyStatement, type KeyRow } from './idempotency-keys-repository.ts'
 import {
   DecidedByKey,
+  erasedSince,
   hashRequest,
   isExpired,
   isIdempotentOperation,
@@ -28,8 +30,11 @@ export interface Idempotency {
   isKeyed: boolean
   /** @throws DecidedByKey where the request was made before, or is being made */
   claim(send: Send): Promise<void>
-  /** Keeps the answer; to be committed with what it tells of. */
-  record(reply: Reply): Statement[]
+  /**
+   * Keeps the answer; to be committed with what it tells of.
+   * @param recordId of the record it tells of, where that is a person's: an erasure of the person empties it
+   */
+  record(reply: Reply, recordId?: string): Statement[]
 }
 
 /** The same, as the API sees it around a handler. */
@@ -63,6 +68,27 @@ export const WITHOUT_KEY: RequestIdempotency = {
   },
 }
 
+/**
+ * One transaction under the request's key, where it has one.
+ * @param work what it does; its answer is kept
+ * @param personRecordIdOf of the record that the answer tells of, where that is a person's
+ * @throws what `work` throws, and DecidedByKey
+ */
+export async function inKeyedTransaction<Status extends number, Body>(
+  database: Database,
+  idempotency: Idempotency,
+  work: (trx: Knex.Transaction) => Promise<{ status: Status; body: Body }>,
+  personRecordIdOf?: (body: Body) => string,
+): Promise<{ status: Status; body: Body }> {
+  return database.transaction(async (trx) => {
+    const send = sendThrough(trx)
+    await idempotency.claim(send)
+    const answer = await work(trx)
+    await send(idempotency.record(answer, personRecordIdOf?.(answer.body)))
+    return answer
+  })
+}
+
 interface IdempotencyDeps {
   database: Database
   clock: Clock
@@ -85,6 +111,7 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
   function decide(row: KeyRow | undefined): void {
     if (!row || isExpired(row.createdAt, clock.now())) return
     if (!row.bodyHash.equals(bodyHash)) throw mismatch()
+    if (row.answerSealed.length === 0) throw erasedSince()
     throw replayed(JSON.parse(unseal(keys, row.answerSealed, boundTo).toString('utf8')))
   }
 
@@ -92,10 +119,10 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
     decide(await claimKey(send, scope, bodyHash, clock.now()))
   }
 
-  function keep(answer: FirstAnswer): Statement[] {
+  function keep(answer: FirstAnswer, recordId?: string): Statement[] {
     const answerSealed = seal(keys, Buffer.from(JSON.stringify(answer), 'utf8'), boundTo)
-    const row = { bodyHash, status: statusOf(answer), answerSealed, createdAt: clock.now() }
-    return [updateKeyStatement(scope, row)]
+    const kept = { bodyHash, status: statusOf(answer), answerSealed, createdAt: clock.now(), recordId }
+    return [updateKeyStatement(scope, kept)]
   }
 
   async function settle(error: unknown): Promise<Reply> {
@@ -120,7 +147,7 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
   return {
     isKeyed: true,
     claim,
-    record: (reply: Reply) => keep({ reply }),
+    record: (reply: Reply, recordId?: string) => keep({ reply }, recordId),
     lookUp: async () => decide(await findKey(database.knex, scope)),
     settle,
   }

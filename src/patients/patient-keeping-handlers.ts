@@ -5,6 +5,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { findPatient, insertPatient, listPatients, updatePatient, type Patient } from './patients-repository.ts'
@@ -19,7 +20,7 @@ interface PatientKeepingHandlers {
 export function patientKeepingHandlers({ database, clock }: HandlerDeps): PatientKeepingHandlers {
   const { knex } = database
   return {
-    async createPatient({ path, body, operator, audit }) {
+    async createPatient({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'staff')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const patient: Patient = {
@@ -29,11 +30,16 @@ export function patientKeepingHandlers({ database, clock }: HandlerDeps): Patien
         name: body.name,
         createdAt: clock.now(),
       }
-      await database.transaction(async (trx) => {
-        await insertPatient(trx, patient)
-        await audit.record(trx, account.id, { patientId: patient.id })
-      })
-      return { status: 201, body: toPatientRow(patient) }
+      return inKeyedTransaction(
+        database,
+        idempotency,
+        async (trx) => {
+          await insertPatient(trx, patient)
+          await audit.record(trx, account.id, { patientId: patient.id })
+          return { status: 201, body: toPatientRow(patient) }
+        },
+        ({ patientId }) => patientId,
+      )
     },
 
     async listPatients({ path, query, operator }) {

@@ -1,11 +1,13 @@
 /**
  * Reports as staff make, upload, sign off and amend them.
  */
+import type { Knex } from 'knex'
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { BillingCall } from '../billing/bill-actions.ts'
 import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
 import { notFound } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
+import { inKeyedTransaction, WITHOUT_KEY, type Idempotency } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageOf } from '../paging.ts'
 import { publishedLinks, reportLink } from '../signed-link.ts'
@@ -22,7 +24,10 @@ interface BillReportHandlers {
   amendReport: OperatorHandler<'amendReport'>
 }
 
-type ReportCall = Pick<Parameters<OperatorHandler<'signOffReport'>>[0], 'operator' | 'audit'>
+type ReportCall = Pick<Parameters<OperatorHandler<'signOffReport'>>[0], 'operator' | 'audit'> & {
+  /** Of what makes one. */
+  idempotency?: Idempotency
+}
 
 export function billReportHandlers({ database, clock, hint, keys, baseUrl }: HandlerDeps): BillReportHandlers {
   const { knex } = database
@@ -45,25 +50,26 @@ export function billReportHandlers({ database, clock, hint, keys, baseUrl }: Han
   }
 
   /** One action on one report: with its events and who did it in one transaction. */
-  async function act(
-    { operator, audit }: ReportCall,
+  async function act<Status extends 200 | 201>(
+    { operator, audit, idempotency = WITHOUT_KEY }: ReportCall,
     accountId: string,
+    status: Status,
     action: (call: BillingCall) => Promise<BillReport>,
   ) {
     const account = await findAccountFor(knex, operator, 'staff', accountId)
-    const report = await database.transaction(async (trx) => {
+    const work = async (trx: Knex.Transaction) => {
       const changed = await action({ trx, accountId: account.id, now: clock.now() })
       await audit.record(trx, account.id, { reportId: changed.id, billId: changed.billId })
-      return changed
-    })
+      return { status, body: toReportRow(changed) }
+    }
+    const answer = await inKeyedTransaction(database, idempotency, work, ({ reportId }) => reportId)
     hint()
-    return toReportRow(report)
+    return answer
   }
 
   return {
     async createReport({ path, body, ...call }) {
-      const report = await act(call, path.accountId, (billing) => createReport(billing, path.billId, body.items))
-      return { status: 201, body: report }
+      return act(call, path.accountId, 201, (billing) => createReport(billing, path.billId, body.items))
     },
 
     async listReports({ path, query, operator }) {
@@ -86,18 +92,18 @@ export function billReportHandlers({ database, clock, hint, keys, baseUrl }: Han
 
     async uploadReport({ path, file, ...call }) {
       const action = (billing: BillingCall) => setReportFile(billing, path.reportId, file)
-      return { status: 200, body: await act(call, path.accountId, action) }
+      return act(call, path.accountId, 200, action)
     },
 
     async signOffReport({ path, ...call }) {
       const action = (billing: BillingCall) => signOffReport(billing, path.reportId, publishedLinks(keys, baseUrl()))
-      return { status: 200, body: await act(call, path.accountId, action) }
+      return act(call, path.accountId, 200, action)
     },
 
     async amendReport({ path, file, ...call }) {
       const action = (billing: BillingCall) =>
         amendReport(billing, path.reportId, file, publishedLinks(keys, baseUrl()))
-      return { status: 200, body: await act(call, path.accountId, action) }
+      return act(call, path.accountId, 200, action)
     },
   }
 }

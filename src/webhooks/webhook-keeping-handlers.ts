@@ -12,6 +12,7 @@ import { formatSecret } from '../deliveries/signature.ts'
 import { badRequest, conflict, labInactive, notFound, unknownId } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
 import { newId } from '../ids.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { refusedEndpoint } from './endpoint-address.ts'
@@ -58,7 +59,7 @@ export function webhookKeepingHandlers({
       return { status: 200, body: { webhooks: shown.map(toKeptRow), nextCursor } }
     },
 
-    async createAccountWebhook({ path, body, operator, audit }) {
+    async createAccountWebhook({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const refusal = refusedEndpoint(body.endpoint, addressPolicy)
@@ -69,15 +70,15 @@ export function webhookKeepingHandlers({
       const now = clock.now()
       const id = newId(now.getTime())
       const key = newSigningKey()
-      const webhook = await database.transaction(async (trx) => {
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const events = mergeEvents(body.events)
         const { endpoint } = body
         const settings = { id, accountId: account.id, labId: lab.id, endpoint, events, createdAt: now, updatedAt: now }
         await insertWebhook(trx, { ...settings, corporateId: null, organizationId: null }, seal(keys, key, id))
         await audit.record(trx, account.id, { labID: lab.id, webhookId: id })
-        return getWebhook(trx, account.id, id)
+        const webhook = await getWebhook(trx, account.id, id)
+        return { status: 201, body: { webhook: toKeptRow(webhook), secret: formatSecret(key) } }
       })
-      return { status: 201, body: { webhook: toKeptRow(webhook), secret: formatSecret(key) } }
     },
 
     async deleteAccountWebhook({ path, operator, audit }) {
