@@ -12,6 +12,7 @@ import type { Entry } from '../crm/entry-rules.ts'
 import type { Booking } from '../events/entry-payloads.ts'
 import type { MessageEvent, MessageSubject, NewMessage } from '../events/message-payloads.ts'
 import { newId } from '../ids.ts'
+import { findPatient } from '../patients/patients-repository.ts'
 import { claimReport } from '../reports/report-actions.ts'
 import type { PublishedLinks } from '../signed-link.ts'
 import { invalidState } from '../state-rules.ts'
@@ -30,7 +31,7 @@ export async function sendReport(call: MessageCall, reportId: string, links: Pub
   const { report, bill } = await claimReport(call, reportId, 'sendReport')
   const variables = { patient_name: bill.patientName, lab_name: await labNameOf(call, bill.labId) }
   const subject: MessageSubject = { ...bill, kind: 'report', id: report.id, version: report.version }
-  return record(call, subject, recipientOf(bill), {
+  return record(call, subject, await recipientOf(call, bill), {
     type: 'report.send',
     related: relatedTo(bill),
     ...renderMessage('report.send', variables),
@@ -46,7 +47,7 @@ export async function sendBill(call: MessageCall, billId: string, links: Publish
     lab_name: await labNameOf(call, bill.labId),
     amount: formatAmount(bill.totalAmount ?? 0),
   }
-  return record(call, { ...bill, kind: 'bill' }, recipientOf(bill), {
+  return record(call, { ...bill, kind: 'bill' }, await recipientOf(call, bill), {
     type: 'bill.send',
     related: bill.entryId === null ? {} : { leadId: bill.entryId },
     ...renderMessage('bill.send', variables),
@@ -125,8 +126,10 @@ function relatedTo(bill: Bill): NewMessage['related'] {
   return { billId: bill.id, ...(bill.entryId === null ? {} : { leadId: bill.entryId }) }
 }
 
-function recipientOf({ contact, patientName }: Bill) {
-  return { contact, name: patientName }
+/** The patient as they are now: a contact that was corrected since the bill was made is theirs. */
+async function recipientOf({ trx, accountId }: MessageCall, { patientId, contact, patientName }: Bill) {
+  const patient = patientId === null ? undefined : await findPatient(trx, accountId, patientId)
+  return { contact: patient?.contact ?? contact, name: patient?.name ?? patientName }
 }
 
 function nameOf({ firstName, lastName }: Entry): string {

@@ -72,6 +72,20 @@ test('a quotation says the agreed total, or else what the catalogue asks; withou
   expect([shown.status, /[^\d]0\.00/.test(await shown.text())]).toEqual([200, true])
 })
 
+test('a bill and a report go to the number that the patient has now, not to the one they were made with', async () => {
+  const [mistaken, right] = ['9822000001', '9822000002']
+  const direct = { labID: world.lab.id, firstName: 'Rohan', contact: mistaken, tests: [{ test: world.test.id }] }
+  const { billId, patientId } = done(await world.post('/bills', direct))
+  const { reportId } = done(await world.post(`/bills/${billId}/reports`, {}))
+  done(await world.putPdf(`/reports/${reportId}/upload`))
+  done(await world.post(`/reports/${reportId}/sign-off`))
+  const path = `/operator/accounts/${world.account.id}/patients/${patientId}`
+  done(await app.call('PATCH', path, { token: world.staffKey, body: { contact: right, name: 'Rohan Rao' } }))
+  for (const what of [`/bills/${billId}/send`, `/reports/${reportId}/send`]) {
+    expect((await sent(what)).data.message.recipient).toEqual({ contact: right, name: 'Rohan Rao' })
+  }
+})
+
 test('a bill and a report are sent about themselves, with the integratorID, the report with a link', async () => {
   const { billId, reportId, leadId } = await uploadedReport(world)
   expect((await world.post(`/reports/${reportId}/send`)).status).toBe(409)
