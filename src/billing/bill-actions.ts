@@ -31,6 +31,11 @@ export interface BillingCall {
   now: Date
 }
 
+export interface FileDiscardingCall extends BillingCall {
+  /** Files that nobody knows of any more: whoever commits removes them. */
+  discardedFiles: string[]
+}
+
 /** @throws 404; 409 for a lead, a cancelled booking, and one that is billed already */
 export async function billBooking(call: BillingCall, leadId: string, terms: BillTerms): Promise<Bill> {
   const { entry } = await claimEntry({ ...call, leadId }, 'bill')
@@ -83,14 +88,14 @@ export async function claimBill({ trx, accountId }: BillingCall, billId: string,
  * Deletes the bill and its drafts; what it was made of can be billed again.
  * @throws 404; 409 where one of its reports is signed off
  */
-export async function deleteBill(call: BillingCall, billId: string): Promise<Bill> {
+export async function deleteBill(call: FileDiscardingCall, billId: string): Promise<Bill> {
   const { trx, accountId, now } = call
   const { bill, next } = await claimBill(call, billId, 'deleteBill')
   const statuses = await listStatusesOfReports(trx, accountId, bill.id)
   if (statuses.some(({ status }) => status === 'signed_off')) {
     throw invalidState(`the bill is ${bill.status} and one of its reports is signed off: it can not be deleted`)
   }
-  await discardDrafts(trx, accountId, bill.id, now)
+  call.discardedFiles.push(...(await discardDrafts(trx, accountId, bill.id, now)))
   const deleted: Bill = { ...bill, version: bill.version + 1, status: next, deletedAt: now }
   await updateBill(trx, deleted, now)
   if (bill.preBookingId !== null) await updatePreBookingStatus(trx, accountId, bill.preBookingId, 'created', now)

@@ -14,7 +14,8 @@ import type { components } from '../generated/operator.ts'
 import { inKeyedTransaction, WITHOUT_KEY, type Idempotency } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { cutPage, pageOf } from '../paging.ts'
-import { billBooking, billDirectly, billPreBooking, deleteBill, type BillingCall } from './bill-actions.ts'
+import { removeDiscarded } from '../reports/report-store.ts'
+import { billBooking, billDirectly, billPreBooking, deleteBill, type FileDiscardingCall } from './bill-actions.ts'
 import { fullName, type Bill, type BillSource } from './bill-rules.ts'
 import { findBill, listBills } from './bills-repository.ts'
 import type { PreBooking } from './pre-booking-rules.ts'
@@ -38,7 +39,7 @@ type BillChangingCall = Pick<Parameters<OperatorHandler<'deleteBill'>>[0], 'oper
   idempotency?: Idempotency
 }
 
-export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandlers {
+export function billHandlers({ database, clock, hint, reportStore }: HandlerDeps): BillHandlers {
   const { knex } = database
 
   /** One action that makes or changes a bill: with its event and who did it in one transaction. */
@@ -46,16 +47,19 @@ export function billHandlers({ database, clock, hint }: HandlerDeps): BillHandle
     { operator, audit, idempotency = WITHOUT_KEY }: BillChangingCall,
     accountId: string,
     status: Status,
-    action: (call: BillingCall, account: Account) => Promise<Bill>,
+    action: (call: FileDiscardingCall, account: Account) => Promise<Bill>,
   ): Promise<{ status: Status; body: Schemas['Bill'] }> {
     const account = await findAccountFor(knex, operator, 'staff', accountId)
+    let discardedFiles: string[] = []
     const work = async (trx: Knex.Transaction) => {
-      const changed = await action({ trx, accountId: account.id, now: clock.now() }, account)
+      discardedFiles = []
+      const changed = await action({ trx, accountId: account.id, now: clock.now(), discardedFiles }, account)
       await audit.record(trx, account.id, { billId: changed.id })
       return { status, body: toBillRow(changed) }
     }
     const answer = await inKeyedTransaction(database, idempotency, work, ({ billId }) => billId)
     hint()
+    await removeDiscarded(reportStore, discardedFiles)
     return answer
   }
 

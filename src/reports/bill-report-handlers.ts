@@ -3,7 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { findAccountFor } from '../auth/staff-access.ts'
-import type { BillingCall } from '../billing/bill-actions.ts'
+import type { FileDiscardingCall } from '../billing/bill-actions.ts'
 import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
 import { notFound } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
@@ -13,6 +13,7 @@ import { cutPage, pageOf } from '../paging.ts'
 import { publishedLinks, reportLink } from '../signed-link.ts'
 import { findBillReport, listBillReports } from './bill-reports-repository.ts'
 import { amendReport, createReport, setReportFile, signOffReport } from './report-actions.ts'
+import { removeDiscarded } from './report-store.ts'
 import { reportStateOf, type BillReport } from './report-rules.ts'
 
 interface BillReportHandlers {
@@ -29,7 +30,14 @@ type ReportCall = Pick<Parameters<OperatorHandler<'signOffReport'>>[0], 'operato
   idempotency?: Idempotency
 }
 
-export function billReportHandlers({ database, clock, hint, keys, baseUrl }: HandlerDeps): BillReportHandlers {
+export function billReportHandlers({
+  database,
+  clock,
+  hint,
+  keys,
+  baseUrl,
+  reportStore,
+}: HandlerDeps): BillReportHandlers {
   const { knex } = database
 
   function toReportRow(report: BillReport): components['schemas']['Report'] {
@@ -54,16 +62,19 @@ export function billReportHandlers({ database, clock, hint, keys, baseUrl }: Han
     { operator, audit, idempotency = WITHOUT_KEY }: ReportCall,
     accountId: string,
     status: Status,
-    action: (call: BillingCall) => Promise<BillReport>,
+    action: (call: FileDiscardingCall) => Promise<BillReport>,
   ) {
     const account = await findAccountFor(knex, operator, 'staff', accountId)
+    let discardedFiles: string[] = []
     const work = async (trx: Knex.Transaction) => {
-      const changed = await action({ trx, accountId: account.id, now: clock.now() })
+      discardedFiles = []
+      const changed = await action({ trx, accountId: account.id, now: clock.now(), discardedFiles })
       await audit.record(trx, account.id, { reportId: changed.id, billId: changed.billId })
       return { status, body: toReportRow(changed) }
     }
     const answer = await inKeyedTransaction(database, idempotency, work, ({ reportId }) => reportId)
     hint()
+    await removeDiscarded(reportStore, discardedFiles)
     return answer
   }
 
@@ -91,17 +102,18 @@ export function billReportHandlers({ database, clock, hint, keys, baseUrl }: Han
     },
 
     async uploadReport({ path, file, ...call }) {
-      const action = (billing: BillingCall) => setReportFile(billing, path.reportId, file)
+      const action = (billing: FileDiscardingCall) => setReportFile(billing, path.reportId, file)
       return act(call, path.accountId, 200, action)
     },
 
     async signOffReport({ path, ...call }) {
-      const action = (billing: BillingCall) => signOffReport(billing, path.reportId, publishedLinks(keys, baseUrl()))
+      const action = (billing: FileDiscardingCall) =>
+        signOffReport(billing, path.reportId, publishedLinks(keys, baseUrl()))
       return act(call, path.accountId, 200, action)
     },
 
     async amendReport({ path, file, ...call }) {
-      const action = (billing: BillingCall) =>
+      const action = (billing: FileDiscardingCall) =>
         amendReport(billing, path.reportId, file, publishedLinks(keys, baseUrl()))
       return act(call, path.accountId, 200, action)
     },

@@ -48,19 +48,24 @@ export async function listStatusesOfReports(
   return trx('reports').where({ account_id: accountId, bill_id: billId }).select('id', 'status')
 }
 
-/** Drafts of a bill that is deleted. Their files lose their rows, and the sweep removes them. Call under the bill's lock. */
+/**
+ * Drafts of a bill that is deleted. Call under the bill's lock.
+ * @returns the ids of their files, whose rows are gone
+ */
 export async function discardDrafts(
   trx: Knex.Transaction,
   accountId: string,
   billId: string,
   now: Date,
-): Promise<void> {
+): Promise<string[]> {
   const ids = await trx('reports').where({ account_id: accountId, bill_id: billId, status: 'draft' }).pluck('id')
-  if (ids.length === 0) return
+  if (ids.length === 0) return []
   await trx('reports')
     .whereIn('id', ids)
     .update({ status: 'discarded', file_id: null, version: trx.raw('version + 1'), updated_at: now })
+  const fileIds: string[] = await trx('report_files').whereIn('report_id', ids).pluck('id')
   await trx('report_files').whereIn('report_id', ids).delete()
+  return fileIds
 }
 
 export interface ReportFilter {
@@ -108,7 +113,7 @@ export async function insertReportFile(trx: Knex.Transaction, file: ReportFile):
   })
 }
 
-/** Of a draft's file that is replaced: without its row the sweep removes it. */
+/** Of a draft's file that is replaced. */
 export async function deleteReportFile(trx: Knex.Transaction, accountId: string, fileId: string): Promise<void> {
   await trx('report_files').where({ account_id: accountId, id: fileId }).delete()
 }

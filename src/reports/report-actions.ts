@@ -1,7 +1,7 @@
 /**
  * What staff do with reports: under the lock of their bill, with the event, in the caller's transaction.
  */
-import type { BillingCall } from '../billing/bill-actions.ts'
+import type { BillingCall, FileDiscardingCall } from '../billing/bill-actions.ts'
 import { claimBill, completeWhenReported } from '../billing/bill-actions.ts'
 import { reportTestsOf, type Bill } from '../billing/bill-rules.ts'
 import { lockBill, updateReportOfItems } from '../billing/bills-repository.ts'
@@ -68,13 +68,16 @@ export async function claimReport(
 }
 
 /** Gives a draft its file, or another one. @throws 404, 409 */
-export async function setReportFile(call: BillingCall, reportId: string, file: StoredFile): Promise<BillReport> {
+export async function setReportFile(call: FileDiscardingCall, reportId: string, file: StoredFile): Promise<BillReport> {
   const { trx, now } = call
   const { report } = await claimReport(call, reportId, 'uploadReport')
   const changed: BillReport = { ...report, version: report.version + 1, fileId: file.id }
   await insertReportFile(trx, { ...file, accountId: report.accountId, reportId, createdAt: now })
   await updateBillReport(trx, changed, now)
-  if (report.fileId !== null) await deleteReportFile(trx, report.accountId, report.fileId)
+  if (report.fileId !== null) {
+    await deleteReportFile(trx, report.accountId, report.fileId)
+    call.discardedFiles.push(report.fileId)
+  }
   return changed
 }
 

@@ -110,6 +110,11 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
   }
 }
 
+/** Of files whose rows are gone for certain. One that can't be removed now is left to the sweep: what was asked for is done. */
+export async function removeDiscarded(store: ReportStore, fileIds: string[]): Promise<void> {
+  for (const fileId of fileIds) await store.remove(fileId).catch(() => {})
+}
+
 async function writePdf(file: FileHandle, source: Readable, maxBytes: number): Promise<Omit<StoredFile, 'id'>> {
   const hash = createHash('sha256')
   let head = Buffer.alloc(0)
