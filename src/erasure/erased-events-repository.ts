@@ -31,7 +31,7 @@ export interface EventWindow {
 }
 
 /**
- * The events of a window that are about these records, or are messages by hand to them.
+ * The events of a window that are about these records, or are messages to them.
  * @returns `last`: where the next window begins; undefined: there are no more
  */
 export async function listEventsOfSubject(
@@ -48,9 +48,9 @@ export async function listEventsOfSubject(
   )
   const found = rows as { id: string; type: string; subject_id: string; record_id: string | null }[]
   const ids = found.filter((row) => row.record_id !== null).map(({ id }) => id)
-  // A message by hand is about nothing but itself: whom it is for stands in its body alone.
-  const byHand = found.filter((row) => row.subject_id === row.id && row.type.endsWith('.send')).map(({ id }) => id)
-  const bodies = byHand.length === 0 ? [] : await knex('event_bodies').whereIn('event_id', byHand)
+  // Whom a message is for stands in its body alone: one by hand may be about nothing but itself, or about somebody else's entry.
+  const others = found.filter((row) => row.record_id === null && row.type.endsWith('.send')).map(({ id }) => id)
+  const bodies = others.length === 0 ? [] : await knex('event_bodies').whereIn('event_id', others)
   for (const { event_id: id, body } of bodies) {
     const to = JSON.parse(body.toString('utf8')).data?.message?.recipient
     if (to && isTheirs(to)) ids.push(id)

@@ -18,8 +18,15 @@ export interface ErasureSubject {
   leadIds: string[]
   preBookingIds: string[]
   billIds: string[]
-  /** Patients who have gone with the last that was kept of them, whoever was named: found as it goes along. */
-  people: { contact: string; name: string }[]
+  /** Who has gone with the last that was kept of them, whoever was named: found as it goes along. */
+  people: Person[]
+}
+
+export interface Person {
+  contact: string
+  name: string
+  /** Known from an entry or a bill that was erased, not from a patient: others of theirs may be kept. */
+  isOfRecord?: boolean
 }
 
 /** In this order; each is done in steps, and a crash goes on with the step that was not committed. */
@@ -94,10 +101,31 @@ export function isOfSubject({ name }: ErasureSubject, ...parts: (string | null)[
   return name === null || tidy(parts.filter(Boolean).join(' ')) === name
 }
 
-/** Whether a message by hand is for the subject, or for a patient who has gone with it. */
+/** Whether a message is for the subject, or for somebody who has gone with it. */
 export function isForSubject(subject: ErasureSubject, to: { contact: string; name: string }): boolean {
-  if (to.contact === subject.contact && isOfSubject(subject, to.name)) return true
-  return subject.people.some(({ contact, name }) => contact === to.contact && tidy(name) === tidy(to.name))
+  if (subject.contact !== null && isContactOf(to.contact, subject.contact) && isOfSubject(subject, to.name)) return true
+  return subject.people.some(({ contact, name }) => isContactOf(to.contact, contact) && isSameName(to.name, name))
+}
+
+/** Adds those who are not known yet. */
+export function addPeople(subject: ErasureSubject, found: Person[]): void {
+  for (const person of found) {
+    const isKnown = subject.people.some(
+      (known) => known.contact === person.contact && isSameName(known.name, person.name),
+    )
+    if (!isKnown) subject.people.push(person)
+  }
+}
+
+/** A message may be for the number with a country's code before it, or a zero. */
+const isContactOf = (written: string, contact: string) => written.endsWith(contact)
+
+/** A message's recipient has a name of up to so many characters. */
+const RECIPIENT_NAME_CHARACTERS = 100
+
+export function isSameName(one: string, other: string): boolean {
+  const [a, b] = [one, other].map((name) => tidy([...name.trim()].slice(0, RECIPIENT_NAME_CHARACTERS).join('')))
+  return a === b
 }
 
 /** Whose logins may end with them. */

@@ -18,7 +18,7 @@ import {
   listUnsettled,
   settleEvents,
 } from './erased-events-repository.ts'
-import { contactsOf, isForSubject, PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
+import { addPeople, contactsOf, isForSubject, PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
 import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
 import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
 import {
@@ -32,7 +32,9 @@ import {
   listEntriesOfContact,
   listEntriesOfEmail,
   listBillsOfContact,
+  listGone,
   listLeftOver,
+  listPeopleOf,
   lockPatientsOf,
   lockTogether,
   type Patient,
@@ -141,6 +143,7 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
 
   async login(trx, { erasure, deps, now }) {
     const { accountId, subject } = erasure
+    subject!.people = await listGone(trx, accountId, subject!.people)
     for (const contact of contactsOf(subject!)) {
       const isShared = await hasOthers(trx, accountId, contact)
       const owner = { accountId, contact, isShared }
@@ -189,6 +192,7 @@ async function eraseRecords(
 ): Promise<void> {
   const { id, accountId } = erasure
   const { entries, preBookings, bills, patients } = await lockTogether(trx, accountId, seeds)
+  addPeople(erasure.subject!, await listPeopleOf(trx, entries, bills))
   const { items, guards } = await eraseEntries(trx, accountId, entries, now)
   await erasePreBookings(trx, preBookings, now)
   const { reportIds, fileIds } = await eraseBills(trx, bills, now)
@@ -214,7 +218,10 @@ async function erasePatients(trx: Knex.Transaction, erasure: Erasure, patients: 
   const ids = patients.map(({ id }) => id)
   await insertErasedRecords(trx, erasure.id, 'patient', ids)
   await deletePatients(trx, ids)
-  erasure.subject!.people.push(...patients.map(({ contact, name }) => ({ contact, name })))
+  addPeople(
+    erasure.subject!,
+    patients.map(({ contact, name }) => ({ contact, name })),
+  )
   count(erasure, { patients: ids.length })
 }
 

@@ -1,0 +1,116 @@
+/** Messages and files that nothing but their own text or bytes shows to be a person's go with the person, too. */
+import { expect, test } from 'vitest'
+import { done } from '../staff/staff-world.ts'
+import { newContact } from '../support/builders.ts'
+import { erasureWorld, type Person } from './erasure-world.ts'
+
+const own = erasureWorld()
+
+let people = 0
+
+function somebody(): Person {
+  const mark = `Zq${String.fromCharCode(97 + people++).repeat(3)}hypatia`
+  return { mark, contact: newContact(), email: `${mark}@example.in`, patientToken: '', preBookingId: '' }
+}
+
+const fullName = ({ mark }: Person) => `${mark} Last`
+
+async function writeTo(person: Person, recipient: object = {}, about: object = {}): Promise<void> {
+  const { staff } = own
+  const message = { labID: staff.lab.id, type: 'quotation.send', template: 'camp', text: `Dear ${person.mark}` }
+  const to = { contact: person.contact, name: fullName(person), ...recipient }
+  done(await staff.post('/messages', { ...message, recipient: to, ...about }))
+}
+
+const bill = async (person: Person, fields: object = {}) => {
+  const { lab, test: item } = own.staff
+  const direct = { labID: lab.id, firstName: person.mark, lastName: 'Last', contact: person.contact }
+  return done(await own.staff.post('/bills', { ...direct, tests: [{ test: item.id }], ...fields }))
+}
+
+const leadOf = ({ mark, contact, email }: Person) =>
+  own.staff.createEntry({ first_name: mark, last_name: 'Last', contact, email })
+
+async function moveTo(patientId: string, contact: string): Promise<void> {
+  const path = `/operator/accounts/${own.staff.account.id}/patients/${patientId}`
+  done(await own.app.call('PATCH', path, { token: own.staff.staffKey, body: { contact } }))
+}
+
+/** With what waits for retries. */
+async function erase(order: object) {
+  await own.everythingTried()
+  await own.daemon.stop()
+  const report = done(await own.order(order))
+  expect(report.state).toBe('completed')
+  await own.startDaemon()
+  return report
+}
+
+test('a message about somebody else’s entry goes with the person whom it is for', async () => {
+  const person = somebody()
+  await writeTo(person, {}, { leadId: await own.staff.createEntry() })
+  await erase({ contact: person.contact })
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test.each(['+91', '91', '0'])('a message to the number with %s before it goes', async (prefix) => {
+  const person = somebody()
+  await writeTo(person, { contact: `${prefix}${person.contact}` })
+  await erase({ contact: person.contact })
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test.each<[string, (person: Person) => Promise<object>]>([
+  ['the lead', async (person) => ({ leadIds: [await leadOf(person)] })],
+  ['the e-mail', async (person) => (await leadOf(person), { email: person.email })],
+])('a message to somebody of whom there was a lead alone goes, named by %s', async (_what, make) => {
+  const person = somebody()
+  const order = await make(person)
+  await writeTo(person)
+  await erase(order)
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test('the contact that a bill has goes with a patient who has another one since, and so does its login', async () => {
+  const person = somebody()
+  const { patientId } = await bill(person)
+  await own.logIn(person.contact)
+  await writeTo(person)
+  await moveTo(patientId, newContact())
+  expect((await erase({ patientId })).erased).toMatchObject({ bills: 1, patients: 1, logins: 1 })
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test('a name that is longer than a message’s recipient may have is the same person', async () => {
+  const person = somebody()
+  const lastName = 'Subrahmanyam '.repeat(7).trim()
+  const { patientId } = await bill(person, { lastName })
+  await writeTo(person, { name: `${person.mark} ${lastName}`.slice(0, 100).trim() })
+  await erase({ patientId })
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test('a message stays as long as another bill needs whom it is for', async () => {
+  const person = somebody()
+  const { billId } = await bill(person)
+  await bill(person)
+  await writeTo(person)
+  await erase({ billIds: [billId] })
+  expect(await own.tracesOf(person)).toContain('event_bodies')
+  await erase({ contact: person.contact })
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test('the files of drafts that were replaced, and of a bill that was deleted, go at once', async () => {
+  const person = somebody()
+  const { billId } = await bill(person)
+  const { reportId } = done(await own.staff.post(`/bills/${billId}/reports`, {}))
+  const pdf = (text: string) => Buffer.from(`%PDF-1.4\n${person.mark} ${text}\n%%EOF\n`)
+  done(await own.staff.putPdf(`/reports/${reportId}/upload`, pdf('mistaken')))
+  done(await own.staff.putPdf(`/reports/${reportId}/upload`, pdf('right')))
+  expect(await own.tracesOf(person)).toContain('(files)')
+  done(await own.staff.post(`/bills/${billId}/delete`))
+  expect(await own.tracesOf(person)).not.toContain('(files)')
+  await erase({ contact: person.contact })
+  expect(await own.tracesOf(person)).toEqual([])
+})
