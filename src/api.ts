@@ -26,7 +26,7 @@ import {
   type RequestIdempotency,
 } from './idempotency/idempotency.ts'
 import type { StoredFile } from './reports/report-store.ts'
-import { readJsonBody, readOptionalJsonBody, requireMediaType, type JsonObject } from './request-body.ts'
+import { readJsonBody, readOptionalJsonBody, RefusedBody, requireMediaType, type JsonObject } from './request-body.ts'
 import { queryOf } from './request-query.ts'
 
 /** What a handler answers. */
@@ -159,8 +159,9 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
       const { operation, security } = context
       const admit = async () => options.admit?.(operation.operationId!, security, incoming.res)
       incoming.admitLate = await incoming.budget.spend(admit)
-      await takeBody(context, incoming, options.receiveFile)
+      const refused = await takeBody(context, incoming, options.receiveFile)
       await takeKey(context, incoming, options.idempotencyOf)
+      if (refused) throw refused
     },
   })
   for (const operation of operations) {
@@ -275,7 +276,23 @@ function isAuthorized({ operation, security }: Context): boolean {
   return (operation.security ?? []).length === 0 || security.authorized
 }
 
+/** @returns the refusal of a body that has come whole: its key, where it has one, is looked at first */
 async function takeBody(
+  context: Context,
+  incoming: Incoming,
+  receiveFile: ContractOptions['receiveFile'],
+): Promise<RefusedBody | undefined> {
+  try {
+    await readBody(context, incoming, receiveFile)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof RefusedBody)) throw error
+    incoming.request.body = error.bytes.toString('latin1')
+    return error
+  }
+}
+
+async function readBody(
   { operation }: Context,
   incoming: Incoming,
   receiveFile: ContractOptions['receiveFile'],

@@ -45,8 +45,26 @@ export async function readOptionalJsonBody(request: IncomingMessage): Promise<Js
   return parseBody(bytes)
 }
 
+/** Came whole, and is refused for what it is: the same text is refused again. */
+export class RefusedBody extends DomainError {
+  readonly bytes: Buffer
+
+  constructor({ kind, code, message, extras }: DomainError, bytes: Buffer) {
+    super(kind, code, message, extras)
+    this.bytes = bytes
+  }
+}
+
+/** @throws RefusedBody */
 function parseBody(bytes: Buffer): JsonObject {
-  const text = decode(bytes)
+  try {
+    return requireSound(decode(bytes))
+  } catch (error) {
+    throw error instanceof DomainError ? new RefusedBody(error, bytes) : error
+  }
+}
+
+function requireSound(text: string): JsonObject {
   const body = parseJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw badRequest('the body must be a JSON object')

@@ -52,3 +52,31 @@ test('a key of 255 characters serves', async () => {
   expect((await createLead(key, body)).status).toBe(200)
   expect((await createLead(key, body)).headers['idempotent-replayed']).toBe('true')
 })
+
+test.each([
+  ['no JSON', '{"branchID": '],
+  ['no object', '[1]'],
+  ['no UTF-8', Buffer.from([0x7b, 0xff, 0x7d])],
+  ['over a limit', JSON.stringify({ first_name: 'a'.repeat(4097) })],
+  ['with a name twice', '{"first_name": "a", "first_name": "b"}'],
+])('the refusal of a body that is %s is kept as well', async (what, rawBody) => {
+  const key = `unsound-${what.replaceAll(' ', '-')}`
+  const headers = { 'idempotency-key': key, 'content-type': 'application/json' }
+  const send = () => app.call('POST', '/client/crm/lead/create', { token: account.token, rawBody, headers })
+  const [first, again] = [await send(), await send()]
+  expect([first.status, first.headers['idempotent-replayed']]).toEqual([400, undefined])
+  expect([again.status, again.headers['idempotent-replayed']]).toEqual([400, 'true'])
+  expect(again.body.error).toEqual(first.body.error)
+  const sound = await createLead(key, leadBody(lab))
+  expect([sound.status, sound.body.error.code]).toEqual([422, 'idempotency_mismatch'])
+})
+
+test('a body of another type, or too large, says nothing of its key', async () => {
+  const call = (rawBody: string, type: string, key: string) => {
+    const headers = { 'idempotency-key': key, 'content-type': type }
+    return app.call('POST', '/client/crm/lead/create', { token: account.token, rawBody, headers })
+  }
+  expect((await call('a=b', 'application/x-www-form-urlencoded', 'typed')).status).toBe(415)
+  expect((await call(`{"x":"${'a'.repeat(262_144)}"}`, 'application/json', 'large')).status).toBe(413)
+  for (const key of ['typed', 'large']) expect((await createLead(key, leadBody(lab))).status).toBe(200)
+})

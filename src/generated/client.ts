@@ -3260,7 +3260,7 @@ export interface components {
          */
         IfNoneMatch: string;
         /**
-         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
          * @example lead-CRM-2026-004817
          */
         IdempotencyKey: string;
@@ -3431,7 +3431,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example lead-CRM-2026-004817
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4392,7 +4392,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example lead-CRM-2026-004817
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4708,7 +4708,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example lead-CRM-2026-004817
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4777,7 +4777,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same key with the same body gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401, 429 or 5xx; the same key with another body is refused with 422. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example lead-CRM-2026-004817
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];

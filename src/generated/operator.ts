@@ -3718,7 +3718,7 @@ export interface components {
          */
         LabID: string;
         /**
-         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+         * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
          * @example reminder-2026-11-20-4711
          */
         IdempotencyKey: string;
@@ -3907,7 +3907,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4001,7 +4001,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4124,7 +4124,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4256,7 +4256,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4378,7 +4378,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4638,7 +4638,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4775,7 +4775,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -4922,7 +4922,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -5953,7 +5953,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -6241,7 +6241,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -6450,7 +6450,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -6652,7 +6652,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -7395,7 +7395,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -7579,7 +7579,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -7771,7 +7771,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -8252,7 +8252,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -8435,7 +8435,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -9246,7 +9246,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -9324,7 +9324,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -9481,7 +9481,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -9653,7 +9653,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10080,7 +10080,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10144,7 +10144,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10208,7 +10208,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10272,7 +10272,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -10336,7 +10336,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat refused with 409. A body that can't be read (no JSON, of another type, too large, over a limit) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
+                 * @description A key of your own that makes a repeat of this request safe. For 24 hours the same operator key's request with the same `Idempotency-Key`, about the same and with the same body, gets the first answer again, with `Idempotent-Replayed: true`, whatever it was but a 401 or 5xx; about something else or with another body it is refused with 422. An answer that told of a person is gone with an erasure of them, and the repeat is refused with 409. A body that is too large or of another type (413, 415) is refused before the key is looked at, and that answer is not kept. Visible ASCII characters, without spaces.
                  * @example reminder-2026-11-20-4711
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
