@@ -29,9 +29,10 @@ type Unsent = Omit<NewMessage, 'recipient' | 'subject'>
 /** @throws 404; 409 for a report that is not signed off, or a patient without a contact */
 export async function sendReport(call: MessageCall, reportId: string, links: PublishedLinks): Promise<MessageEvent> {
   const { report, bill } = await claimReport(call, reportId, 'sendReport')
-  const variables = { patient_name: bill.patientName, lab_name: await labNameOf(call, bill.labId) }
+  const recipient = await recipientOf(call, bill)
+  const variables = { patient_name: recipient.name, lab_name: await labNameOf(call, bill.labId) }
   const subject: MessageSubject = { ...bill, kind: 'report', id: report.id, version: report.version }
-  return record(call, subject, await recipientOf(call, bill), {
+  return record(call, subject, recipient, {
     type: 'report.send',
     related: relatedTo(bill),
     ...renderMessage('report.send', variables),
@@ -42,12 +43,13 @@ export async function sendReport(call: MessageCall, reportId: string, links: Pub
 /** @throws 404; 409 for a bill that is deleted, or a patient without a contact */
 export async function sendBill(call: MessageCall, billId: string, links: PublishedLinks): Promise<MessageEvent> {
   const { bill } = await claimBill(call, billId, 'sendBill')
+  const recipient = await recipientOf(call, bill)
   const variables = {
-    patient_name: bill.patientName,
+    patient_name: recipient.name,
     lab_name: await labNameOf(call, bill.labId),
     amount: formatAmount(bill.totalAmount ?? 0),
   }
-  return record(call, { ...bill, kind: 'bill' }, await recipientOf(call, bill), {
+  return record(call, { ...bill, kind: 'bill' }, recipient, {
     type: 'bill.send',
     related: bill.entryId === null ? {} : { leadId: bill.entryId },
     ...renderMessage('bill.send', variables),
