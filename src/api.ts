@@ -325,8 +325,8 @@ async function takeKey(
 ): Promise<void> {
   const { req, request, budget } = incoming
   const key = req.get('idempotency-key')
-  incoming.idempotency =
-    of?.(operation.operationId!, security, key, { body: request.body, path: parsed.params ?? {} }) ?? WITHOUT_KEY
+  const asked = { body: request.body, path: parsed.params ?? {}, query: request.query as Record<string, string> }
+  incoming.idempotency = of?.(operation.operationId!, security, key, asked) ?? WITHOUT_KEY
   if (incoming.idempotency === WITHOUT_KEY) return
   await budget.spend(() => incoming.idempotency.lookUp())
 }

@@ -22,6 +22,8 @@ export interface Keys {
   link: Buffer
   /** Keys the hashes of one-time passwords. */
   otp: Buffer
+  /** Keys the hashes of requests that were sent with an `Idempotency-Key`. */
+  request: Buffer
   /** Encrypts webhook secrets and stored answers. */
   sealing: Buffer
   /** Names the sealing key in each sealed value, so that a wrong key is told apart from a broken value. */
@@ -36,6 +38,7 @@ export function deriveKeys(secretsKey: Buffer): Keys {
     patientToken: derive('patient-token'),
     link: derive('link'),
     otp: derive('otp'),
+    request: derive('request'),
     sealing,
     sealingKeyId: createHash('sha256').update(sealing).digest().subarray(0, 4),
   }

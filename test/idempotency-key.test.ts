@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Lab } from '../src/catalogue/labs-repository.ts'
 import { hashValue } from '../src/crypto.ts'
-import { isIdempotentOperation } from '../src/idempotency/idempotency-rules.ts'
+import { formerHash, isIdempotentOperation } from '../src/idempotency/idempotency-rules.ts'
 import { client, startTestApp, type TestApp } from './support/app.ts'
 import { buildAccount, buildLab, leadBody, type TestAccount } from './support/builders.ts'
 
@@ -79,4 +79,14 @@ test('a body of another type, or too large, says nothing of its key', async () =
   expect((await call('a=b', 'application/x-www-form-urlencoded', 'typed')).status).toBe(415)
   expect((await call(`{"x":"${'a'.repeat(262_144)}"}`, 'application/json', 'large')).status).toBe(413)
   for (const key of ['typed', 'large']) expect((await createLead(key, leadBody(lab))).status).toBe(200)
+})
+
+test('a key that a version before has kept serves on', async () => {
+  const [key, body] = ['from-before', leadBody(lab)]
+  const first = await createLead(key, body)
+  const former = formerHash({ body, path: {}, query: {} })
+  await findKeyRows(key).update({ body_hash: former })
+  const again = await createLead(key, body)
+  expect([again.status, again.body, again.headers['idempotent-replayed']]).toEqual([200, first.body, 'true'])
+  expect((await createLead(key, leadBody(lab, { first_name: 'Another' }))).status).toBe(422)
 })

@@ -253,7 +253,7 @@ describe.each(CREATIONS)('for %s', (_, creation) => {
       account_id: account.id,
       operation: operationId,
       key_hash: hashValue(key),
-      body_hash: hashRequest(body, {}),
+      body_hash: hashRequest(app.keys, { body, path: {}, query: {} }),
       created_at: app.clock.now(),
     })
     let second: ReturnType<typeof send>

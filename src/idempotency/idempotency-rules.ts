@@ -3,6 +3,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { Reply } from '../api.ts'
+import { hmacSha256, type Keys } from '../crypto.ts'
 import { toErrorResponse } from '../error-response.ts'
 import { badRequest, conflict, DomainError, type ErrorExtras, type ErrorKind } from '../errors.ts'
 
@@ -45,11 +46,25 @@ export function requireSoundKey(key: string): void {
   throw badRequest(`Idempotency-Key ${fault}`, 'invalid_request', 'Idempotency-Key', fault)
 }
 
+/** What a key stands for, beside whose it is. */
+export interface KeyedRequest {
+  /** Undefined where there is none, which is as good as an empty one. */
+  body: unknown
+  /** The parameters of its path and its query, as the contract knows them: what the request is about. */
+  path: Record<string, unknown>
+  query: Record<string, unknown>
+}
+
 /**
- * The same for the same JSON, however its fields are ordered and spaced: clients serialise a retry anew.
- * @param path the parameters in it, where there are any: what the request is about
+ * The same for the same JSON, however its fields are ordered and spaced: clients serialise a retry anew. Keyed, because of an order to
+ * erase a number ten digits are all there is to try out.
  */
-export function hashRequest(body: unknown, path: Record<string, unknown>): Buffer {
+export function hashRequest(keys: Keys, { body = {}, path, query }: KeyedRequest): Buffer {
+  return hmacSha256(keys.request, canonicalJson({ body, path, query }))
+}
+
+/** Of the versions before, whose rows serve for another day. */
+export function formerHash({ body, path }: KeyedRequest): Buffer {
   const asked = Object.keys(path).length > 0 ? { path, body } : body
   return createHash('sha256').update(canonicalJson(asked), 'utf8').digest()
 }

@@ -12,6 +12,7 @@ import { claimKey, findKey, updateKeyStatement, type KeyRow } from './idempotenc
 import {
   DecidedByKey,
   erasedSince,
+  formerHash,
   hashRequest,
   isExpired,
   isIdempotentOperation,
@@ -21,6 +22,7 @@ import {
   requireSoundKey,
   statusOf,
   type FirstAnswer,
+  type KeyedRequest,
   type KeyScope,
 } from './idempotency-rules.ts'
 
@@ -55,7 +57,7 @@ export type IdempotencyOf = (
   operationId: string,
   security: Record<string, unknown>,
   key: string | undefined,
-  request: { body: unknown; path: Record<string, unknown> },
+  request: KeyedRequest,
 ) => RequestIdempotency
 
 export const WITHOUT_KEY: RequestIdempotency = {
@@ -97,20 +99,21 @@ interface IdempotencyDeps {
 
 /** @returns a function that throws 400 for a key that is none */
 export function createIdempotency(deps: IdempotencyDeps): IdempotencyOf {
-  return (operationId, security, key, { body, path }) => {
+  return (operationId, security, key, request) => {
     if (key === undefined || !isIdempotentOperation(operationId)) return WITHOUT_KEY
     requireSoundKey(key)
     const { id: callerId } = (security.integrator ?? security.operatorKey) as { id: string }
-    return createForKey(deps, { callerId, operation: operationId, keyHash: hashValue(key) }, hashRequest(body, path))
+    return createForKey(deps, { callerId, operation: operationId, keyHash: hashValue(key) }, request)
   }
 }
 
-function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScope, bodyHash: Buffer) {
+function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScope, request: KeyedRequest) {
+  const bodyHash = hashRequest(keys, request)
   const boundTo = `${scope.callerId}:${scope.operation}:${scope.keyHash.toString('hex')}`
 
   function decide(row: KeyRow | undefined): void {
     if (!row || isExpired(row.createdAt, clock.now())) return
-    if (!row.bodyHash.equals(bodyHash)) throw mismatch()
+    if (!row.bodyHash.equals(bodyHash) && !row.bodyHash.equals(formerHash(request))) throw mismatch()
     if (row.answerSealed.length === 0) throw erasedSince()
     throw replayed(JSON.parse(unseal(keys, row.answerSealed, boundTo).toString('utf8')))
   }

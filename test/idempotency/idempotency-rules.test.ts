@@ -1,6 +1,9 @@
+import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
+import { deriveKeys } from '../../src/crypto.ts'
 import { DomainError } from '../../src/errors.ts'
 import {
+  formerHash,
   hashRequest,
   isExpired,
   KEPT_MS,
@@ -10,6 +13,8 @@ import {
   statusOf,
 } from '../../src/idempotency/idempotency-rules.ts'
 
+const keys = deriveKeys(Buffer.alloc(32, 1))
+
 test('a key is 1 to 255 visible ASCII characters', () => {
   for (const key of ['a', '~!"#', 'x'.repeat(255)]) expect(() => requireSoundKey(key)).not.toThrow()
   for (const key of ['', 'a b', 'a\n', 'é', 'x'.repeat(256), 'one, two']) {
@@ -18,17 +23,35 @@ test('a key is 1 to 255 visible ASCII characters', () => {
 })
 
 test('bodies are the same however their fields are ordered, at any depth, and other ones are not', () => {
-  const hash = (text: string) => hashRequest(JSON.parse(text), {}).toString('hex')
+  const hash = (text: string) => hashRequest(keys, { body: JSON.parse(text), path: {}, query: {} }).toString('hex')
   expect(hash('{"a":1,"b":{"c":[1,2],"d":null}}')).toBe(hash('{ "b": {"d":null, "c":[1,2]}, "a": 1 }'))
   const others = ['{"a":1}', '{"a":"1"}', '{"a":[1]}', '{"a":null}', '{}', '{"a":[1,2]}', '{"a":[2,1]}']
   expect(new Set(others.map(hash)).size).toBe(others.length)
 })
 
-test('requests about two records are two, whatever their bodies', () => {
-  const hash = (path: Record<string, string>, body: unknown = undefined) => hashRequest(body, path).toString('hex')
-  const all = [hash({ billId: 'a' }), hash({ billId: 'b' }), hash({ billId: 'a' }, {}), hash({}, {})]
+test('requests about two records are two, whatever their bodies; no body is an empty one', () => {
+  const hash = (path: object, query: object = {}, body?: unknown) =>
+    hashRequest(keys, { body, path: { ...path }, query: { ...query } }).toString('hex')
+  const all = [
+    hash({ billId: 'a' }),
+    hash({ billId: 'b' }),
+    hash({}, { labID: 'a' }),
+    hash({}, { labID: 'b' }),
+    hash({}),
+  ]
   expect(new Set(all).size).toBe(all.length)
-  expect(hash({ billId: 'a' })).toBe(all[0])
+  expect(hash({ billId: 'a' }, {}, {})).toBe(all[0])
+})
+
+test('nobody without the key of the service can try out what a hash is of, nor is it that of another service', () => {
+  const request = { body: { contact: '9876543210' }, path: { accountId: 'a' }, query: {} }
+  const plain = createHash('sha256')
+    .update(JSON.stringify({ body: request.body, path: request.path }))
+    .digest()
+  const other = deriveKeys(Buffer.alloc(32, 2))
+  for (const hash of [plain, formerHash(request), hashRequest(other, request)]) {
+    expect(hashRequest(keys, request).equals(hash)).toBe(false)
+  }
 })
 
 test('a key stands for 24 hours, and no millisecond longer', () => {
