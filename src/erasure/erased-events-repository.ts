@@ -14,6 +14,7 @@ import { askToReadSettings, makeLaneDue, queueMovedStatement } from '../deliveri
 import { routeTheseEvents } from '../events/event-routing.ts'
 import { newId } from '../ids.ts'
 import { lockMessagesStatement } from '../messages/messages-repository.ts'
+import type { Recipient } from './erased-people.ts'
 
 /** Valid JSON for whoever looks, and nothing in it. */
 const ERASED_BODY = Buffer.from('{"erased":true}')
@@ -37,7 +38,7 @@ export interface EventWindow {
 export async function listEventsOfSubject(
   knex: Knex,
   erasureId: string,
-  isTheirs: (recipient: { contact: string; name: string }) => boolean,
+  isTheirs: (to: Recipient) => boolean,
   { labId, after, limit }: EventWindow,
 ): Promise<{ ids: string[]; last: string | undefined }> {
   const [rows] = await knex.raw(
@@ -48,14 +49,33 @@ export async function listEventsOfSubject(
   )
   const found = rows as { id: string; type: string; subject_id: string; record_id: string | null }[]
   const ids = found.filter((row) => row.record_id !== null).map(({ id }) => id)
-  // Whom a message is for stands in its body alone: one by hand may be about nothing but itself, or about somebody else's entry.
-  const others = found.filter((row) => row.record_id === null && row.type.endsWith('.send')).map(({ id }) => id)
-  const bodies = others.length === 0 ? [] : await knex('event_bodies').whereIn('event_id', others)
+  const byHand = await listMessagesByHand(
+    knex,
+    found.filter((row) => row.record_id === null),
+  )
+  const bodies = byHand.length === 0 ? [] : await knex('event_bodies').whereIn('event_id', byHand)
   for (const { event_id: id, body } of bodies) {
     const to = JSON.parse(body.toString('utf8')).data?.message?.recipient
     if (to && isTheirs(to)) ids.push(id)
   }
   return { ids, last: found.length < limit ? undefined : found.at(-1)!.id }
+}
+
+/** Whom a message by hand is for stands in its body alone: it may be about nothing but itself, or about somebody else's entry. */
+async function listMessagesByHand(
+  knex: Knex,
+  events: { id: string; type: string; subject_id: string }[],
+): Promise<string[]> {
+  const messages = events.filter(({ type }) => type.endsWith('.send'))
+  const subjects = new Set(messages.flatMap(({ id, subject_id: subject }) => (subject === id ? [] : [subject])))
+  const entries = new Set<string>(
+    subjects.size === 0
+      ? []
+      : await knex('entries')
+          .whereIn('id', [...subjects])
+          .pluck('id'),
+  )
+  return messages.filter((row) => row.subject_id === row.id || entries.has(row.subject_id)).map(({ id }) => id)
 }
 
 /** Labs of the account, in order. */

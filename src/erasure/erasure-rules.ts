@@ -3,6 +3,7 @@
  */
 import { badRequest, DomainError } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
+import type { Person } from './erased-people.ts'
 
 type Schemas = components['schemas']
 
@@ -20,13 +21,6 @@ export interface ErasureSubject {
   billIds: string[]
   /** Who has gone with the last that was kept of them, whoever was named: found as it goes along. */
   people: Person[]
-}
-
-export interface Person {
-  contact: string
-  name: string
-  /** Known from an entry or a bill that was erased, not from a patient: others of theirs may be kept. */
-  isOfRecord?: boolean
 }
 
 /** In this order; each is done in steps, and a crash goes on with the step that was not committed. */
@@ -99,38 +93,6 @@ export function subjectOf(body: ErasureRequest): ErasureSubject {
 /** A family shares a contact: with a name only that person's records. Names are compared as `claimPatient` does. */
 export function isOfSubject({ name }: ErasureSubject, ...parts: (string | null)[]): boolean {
   return name === null || tidy(parts.filter(Boolean).join(' ')) === name
-}
-
-/** Whether a message is for the subject, or for somebody who has gone with it. */
-export function isForSubject(subject: ErasureSubject, to: { contact: string; name: string }): boolean {
-  if (subject.contact !== null && isContactOf(to.contact, subject.contact) && isOfSubject(subject, to.name)) return true
-  return subject.people.some(({ contact, name }) => isContactOf(to.contact, contact) && isSameName(to.name, name))
-}
-
-/** Adds those who are not known yet. */
-export function addPeople(subject: ErasureSubject, found: Person[]): void {
-  for (const person of found) {
-    const isKnown = subject.people.some(
-      (known) => known.contact === person.contact && isSameName(known.name, person.name),
-    )
-    if (!isKnown) subject.people.push(person)
-  }
-}
-
-/** A message may be for the number with a country's code before it, or a zero. */
-const isContactOf = (written: string, contact: string) => written.endsWith(contact)
-
-/** A message's recipient has a name of up to so many characters. */
-const RECIPIENT_NAME_CHARACTERS = 100
-
-export function isSameName(one: string, other: string): boolean {
-  const [a, b] = [one, other].map((name) => tidy([...name.trim()].slice(0, RECIPIENT_NAME_CHARACTERS).join('')))
-  return a === b
-}
-
-/** Whose logins may end with them. */
-export function contactsOf({ contact, people }: ErasureSubject): Set<string> {
-  return new Set([...(contact === null ? [] : [contact]), ...people.map((person) => person.contact)])
 }
 
 export function tidy(text: string | null | undefined): string {

@@ -18,7 +18,9 @@ import {
   listUnsettled,
   settleEvents,
 } from './erased-events-repository.ts'
-import { addPeople, contactsOf, isForSubject, PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
+import { addPeople, recipientTest } from './erased-people.ts'
+import { listGone, listPeopleOf, listShared } from './erased-people-repository.ts'
+import { PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
 import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
 import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
 import {
@@ -27,14 +29,11 @@ import {
   eraseBills,
   eraseEntries,
   erasePreBookings,
-  hasOthers,
   listBillsOfPatients,
   listEntriesOfContact,
   listEntriesOfEmail,
   listBillsOfContact,
-  listGone,
   listLeftOver,
-  listPeopleOf,
   lockPatientsOf,
   lockTogether,
   type Patient,
@@ -53,6 +52,7 @@ const RECORDS_AT_A_TIME = 50
 /** Rows that one step reads where there is no index for what it looks for. */
 const WINDOW_ROWS = 2000
 const COPIES_AT_A_TIME = 500
+const PEOPLE_AT_A_TIME = 50
 
 /** `waiting`: for daemons, which have copies under way. */
 export type StepOutcome = 'more' | 'waiting' | 'ended'
@@ -142,17 +142,25 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
   },
 
   async login(trx, { erasure, deps, now }) {
-    const { accountId, subject } = erasure
-    subject!.people = await listGone(trx, accountId, subject!.people)
-    for (const contact of contactsOf(subject!)) {
-      const isShared = await hasOthers(trx, accountId, contact)
-      const owner = { accountId, contact, isShared }
-      count(erasure, {
-        logins: await eraseLogin(trx, deps.keys, owner, now),
-        textMessages: isShared ? 0 : await eraseTextMessages(trx, deps.keys, owner),
-      })
+    const { accountId, subject, position } = erasure
+    const { people, contact: named } = subject!
+    const start = Number(position ?? 0)
+    const some = people.slice(start, start + PEOPLE_AT_A_TIME)
+    const ofNamed = named === null || start > 0 ? [] : [named]
+    const shared = await listShared(trx, accountId, [...ofNamed, ...some.map(({ contact }) => contact)])
+    const gone = await listGone(trx, accountId, some, shared)
+    const contacts = new Set([...ofNamed, ...gone.map(({ contact }) => contact)])
+    for (const { contact } of people.slice(0, start)) contacts.delete(contact)
+    if (start > 0) contacts.delete(named ?? '')
+    for (const contact of contacts) {
+      const owner = { accountId, contact, isShared: shared.has(contact) }
+      count(erasure, { logins: await eraseLogin(trx, deps.keys, owner, now) })
     }
-    return true
+    const alone = new Set([...contacts].filter((contact) => !shared.has(contact)))
+    count(erasure, { textMessages: await eraseTextMessages(trx, deps.keys, accountId, alone) })
+    people.splice(start, some.length, ...gone)
+    erasure.position = String(start + gone.length)
+    return start + gone.length >= people.length
   },
 
   async events(trx, { erasure, now }) {
@@ -161,7 +169,7 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
     const labId = erasure.labId ?? labIds[0]
     if (labId === undefined) return true
     const window = { labId, after: erasure.position ?? '', limit: WINDOW_ROWS }
-    const { ids, last } = await listEventsOfSubject(trx, id, (recipient) => isForSubject(subject!, recipient), window)
+    const { ids, last } = await listEventsOfSubject(trx, id, recipientTest(subject!), window)
     const { events, messages, answers } = await eraseEvents(trx, id, ids, now)
     count(erasure, { events, messages, storedAnswers: answers })
     erasure.labId = last === undefined ? (labIds.find((other) => other > labId) ?? null) : labId

@@ -41,11 +41,13 @@ export async function eraseLogin(
 export async function eraseTextMessages(
   trx: Knex.Transaction,
   keys: Keys,
-  { accountId, contact }: LoginOwner,
+  accountId: string,
+  contacts: Set<string>,
 ): Promise<number> {
+  if (contacts.size === 0) return 0
   const rows = await trx('sms_messages').whereNotNull('due_at').where({ account_id: accountId }).select('id', 'content')
   const theirs = rows
-    .filter(({ id, content }) => JSON.parse(unseal(keys, content, `sms:${id}`).toString('utf8')).to === contact)
+    .filter(({ id, content }) => contacts.has(JSON.parse(unseal(keys, content, `sms:${id}`).toString('utf8')).to))
     .map(({ id }) => id)
   return trx('sms_messages').whereIn('id', theirs).update({ content: null, due_at: null })
 }

@@ -4,9 +4,8 @@
  * told of a record afterwards is told without the person.
  */
 import type { Knex } from 'knex'
-import { fullName } from '../billing/bill-rules.ts'
 import { dayGuardsOf } from '../crm/entry-rules.ts'
-import { ERASED_NAME, isOfSubject, isSameName, tidy, type ErasureSubject, type Person } from './erasure-rules.ts'
+import { ERASED_NAME, isOfSubject, tidy, type ErasureSubject } from './erasure-rules.ts'
 
 /** Records that belong together. */
 export interface RecordIds {
@@ -157,29 +156,6 @@ export async function listBillsOfPatients(
     .limit(limit)
     .forUpdate()
     .pluck('id')
-}
-
-/** Whose contacts these records have, before they are erased. */
-export async function listPeopleOf(trx: Knex.Transaction, entries: string[], bills: string[]): Promise<Person[]> {
-  const ofEntries = await trx('entries').whereIn('id', entries).select('contact', 'first_name', 'last_name')
-  const ofBills = await trx('bills').whereIn('id', bills).select('contact', 'patient_name as name')
-  const people = [...ofEntries.map((row) => ({ contact: row.contact, name: fullName(row.first_name, row.last_name) })), ...ofBills] // prettier-ignore
-  return people.flatMap(({ contact, name }) => (contact === null ? [] : [{ contact, name, isOfRecord: true }]))
-}
-
-/** Of these people those of whom nothing is kept: who is known from a record alone may have others, or a patient. */
-export async function listGone(trx: Knex.Transaction, accountId: string, people: Person[]): Promise<Person[]> {
-  const gone: Person[] = []
-  for (const person of people) if (!person.isOfRecord || !(await isKept(trx, accountId, person))) gone.push(person)
-  return gone
-}
-
-async function isKept(trx: Knex.Transaction, accountId: string, { contact, name }: Person): Promise<boolean> {
-  const of = { account_id: accountId, contact }
-  const patients: string[] = await trx('patients').where(of).limit(1000).pluck('name')
-  const entries = await trx('entries').where(of).limit(1000).select('first_name', 'last_name')
-  const names = [...patients, ...entries.map((row) => fullName(row.first_name, row.last_name))]
-  return names.some((other) => isSameName(other, name))
 }
 
 /** Takes the person out of locked entries. @returns how many items and day guards were changed and removed with them */
@@ -333,12 +309,4 @@ export async function listLeftOver(trx: Knex.Transaction, ids: string[]): Promis
 
 export async function deletePatients(trx: Knex.Transaction, ids: string[]): Promise<void> {
   await trx('patients').whereIn('id', ids).delete()
-}
-
-/** Whether somebody else of the account has the contact: a family's login stays. */
-export async function hasOthers(trx: Knex.Transaction, accountId: string, contact: string): Promise<boolean> {
-  for (const table of ['patients', 'entries']) {
-    if (await trx(table).where({ account_id: accountId, contact }).first('id')) return true
-  }
-  return false
 }

@@ -1,6 +1,7 @@
 /** Messages and files that nothing but their own text or bytes shows to be a person's go with the person, too. */
 import { expect, test } from 'vitest'
 import { done } from '../staff/staff-world.ts'
+import { newId } from '../../src/ids.ts'
 import { newContact } from '../support/builders.ts'
 import { erasureWorld, type Person } from './erasure-world.ts'
 
@@ -113,4 +114,52 @@ test('the files of drafts that were replaced, and of a bill that was deleted, go
   expect(await own.tracesOf(person)).not.toContain('(files)')
   await erase({ contact: person.contact })
   expect(await own.tracesOf(person)).toEqual([])
+})
+
+test('what was sent of a bill that stays is not touched, whatever the patient is called by now, and whoever has like numbers', async () => {
+  const person = somebody()
+  const { billId, patientId } = await bill(person)
+  const kept = await bill(person)
+  done(await own.staff.post(`/bills/${kept.billId}/send`))
+  const stranger = somebody()
+  await writeTo(stranger, { contact: `+86${person.contact}` })
+  const path = `/operator/accounts/${own.staff.account.id}/patients/${patientId}`
+  const body = { contact: newContact(), name: `${person.mark} Married` }
+  done(await own.app.call('PATCH', path, { token: own.staff.staffKey, body }))
+  expect((await erase({ billIds: [billId] })).erased).toMatchObject({ bills: 1, patients: 0, logins: 0, messages: 0 })
+  expect(await own.staff.eventsOf(kept.billId)).toHaveLength(2)
+  await erase({ contact: person.contact })
+  expect(await own.tracesOf(stranger)).toContain('event_bodies')
+})
+
+test('the login of a patient goes with their last bill, also where a lead of theirs stays', async () => {
+  const person = somebody()
+  const { billId } = await bill(person)
+  const token = await own.logIn(person.contact)
+  await leadOf(person)
+  expect((await own.reportsOf({ ...person, patientToken: token })).status).toBe(200)
+  expect((await erase({ billIds: [billId] })).erased).toMatchObject({ patients: 1, logins: 1 })
+  expect((await own.reportsOf({ ...person, patientToken: token })).status).toBe(401)
+})
+
+test.each([
+  ['a number', 'contact'],
+  ['an e-mail', 'email'],
+] as const)('%s that hundreds were given is erased in steps, and each message to them', async (_what, field) => {
+  const first = { ...somebody(), mark: `Zq${field}walkin` }
+  const { app } = own
+  const [row] = await app.database.knex('entries').where({ id: await leadOf(first) })
+  const others = Array.from({ length: 300 }, (_, n) => ({
+    ...row,
+    id: newId(app.clock.nowMs()),
+    last_name: `${n}`,
+    contact: field === 'contact' ? first.contact : newContact(),
+  }))
+  await app.database.knex('entries').insert(others)
+  for (const { contact, last_name: last } of [others[49]!, others[50]!, others[299]!]) {
+    await writeTo(first, { contact, name: `${first.mark} ${last}` })
+  }
+  const { erased } = await erase({ [field]: first[field] })
+  expect(erased).toMatchObject({ entries: 301, events: 4 })
+  expect(await own.tracesOf(first)).toEqual([])
 })

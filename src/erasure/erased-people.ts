@@ -1,0 +1,60 @@
+/**
+ * Who goes with an erasure, whoever was named, and what is theirs by their number and name. Pure.
+ */
+import { tidy, type ErasureSubject } from './erasure-rules.ts'
+
+export interface Person {
+  contact: string
+  name: string
+  /** Known from an entry or a bill that was erased, not from a patient: others of theirs may be kept. */
+  isOfRecord?: boolean
+  /** Of the bill. */
+  patientId?: string | undefined
+}
+
+/** What a message says of whom it is for. */
+export interface Recipient {
+  contact: string
+  name: string
+}
+
+/** Adds those who are neither known yet nor named with all who have their number. */
+export function addPeople(subject: ErasureSubject, found: Person[]): void {
+  const known = new Map(subject.people.map((person) => [keyOf(person), person]))
+  for (const person of found) {
+    if (subject.name === null && person.contact === subject.contact) continue
+    const same = known.get(keyOf(person))
+    if (!same) {
+      known.set(keyOf(person), person)
+      subject.people.push(person)
+      continue
+    }
+    if (!person.isOfRecord) delete same.isOfRecord
+    same.patientId ??= person.patientId
+  }
+}
+
+/** @returns whether a message is for the subject, or for somebody who has gone with it */
+export function recipientTest(subject: ErasureSubject): (to: Recipient) => boolean {
+  const gone = new Set(subject.people.map(keyOf))
+  return ({ contact: written, name }) => {
+    const contact = contactOf(written)
+    const isNamed = subject.name === null || nameKey(name) === nameKey(subject.name)
+    return (contact === subject.contact && isNamed) || gone.has(keyOf({ contact, name }))
+  }
+}
+
+/** A message may be for the number with the country's code before it, or a zero. */
+function contactOf(written: string): string {
+  return /^(?:\+91|91|0)?([0-9]{10})$/.exec(written)?.[1] ?? written
+}
+
+/** A message's recipient has a name of up to so many characters. */
+const RECIPIENT_NAME_CHARACTERS = 100
+
+/** The same for names that are the same person's. */
+export function nameKey(name: string): string {
+  return tidy([...name.trim()].slice(0, RECIPIENT_NAME_CHARACTERS).join(''))
+}
+
+const keyOf = ({ contact, name }: Recipient) => `${contact} ${nameKey(name)}`
