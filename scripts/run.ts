@@ -2,7 +2,6 @@
  * `make run`: everything on one machine, in the foreground. Starts in order, stops in the opposite order, leaves nothing
  * running behind; a second start on the same data keeps everything.
  */
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { connectDatabase } from '../db/connection.ts'
 import { migrate, MigrationFault } from '../db/migrate.ts'
@@ -10,6 +9,7 @@ import type { DemoData } from '../db/seeds/demo-data.ts'
 import { processClock } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, migrateSetting, readConfig, type Config } from '../src/config.ts'
 import { createLogger } from '../src/logger.ts'
+import { makeFolder } from '../src/make-folder.ts'
 import { onStopRequest } from '../src/stop-request.ts'
 import { prepareDemoData, writeDemoFile } from './demo-file.ts'
 import { makeSureOfDevTls } from './dev-tls.ts'
@@ -88,7 +88,7 @@ function describeFolderFault({ code = '', path, syscall }: NodeJS.ErrnoException
 
 async function startAll(config: Config, run: Run): Promise<void> {
   const { dataDir } = config
-  mkdirSync(join(dataDir, 'logs'), { recursive: true })
+  makeFolder(join(dataDir, 'logs'))
   const lock = await acquireRunLock(dataDir, say)
   run.cleanups.push(lock.release)
   await refuseTakenPorts(config)

@@ -3,10 +3,11 @@
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { Resolver } from 'node:dns'
-import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
+import { makeFolder } from './make-folder.ts'
 import {
   caFileFaults,
   equalPortFaults,
@@ -325,7 +326,7 @@ function readSecretsKey(value: string | undefined, production: boolean, dataDir:
   }
   const file = join(dataDir, 'secrets.key')
   try {
-    mkdirSync(dataDir, { recursive: true })
+    makeFolder(dataDir)
     if (!existsSync(file)) {
       // Written aside and linked: another process that starts now sees no file or a whole one, never half a key.
       const draft = `${file}.${process.pid}`
@@ -342,9 +343,8 @@ function readSecretsKey(value: string | undefined, production: boolean, dataDir:
     if (key.length < 32) faults.push(`${file} is no key: remove it, and everything encrypted under it is lost`)
     return key
   } catch (error) {
-    faults.push(
-      `DATA_DIR: ${dataDir} can't be written (${(error as NodeJS.ErrnoException).code}): choose a folder that can`,
-    )
+    const { code } = error as NodeJS.ErrnoException
+    faults.push(`DATA_DIR: ${dataDir} can't be written (${code}): choose a folder that can`)
     return Buffer.alloc(32)
   }
 }

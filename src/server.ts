@@ -55,6 +55,9 @@ async function main(): Promise<void> {
   const smsSender = new SmsSender({ knex: database.knex, clock, keys, logger, gateway })
   smsSender.start()
   const reportStore = openReportStore(config.dataDir, config.reportMaxBytes)
+  await reportStore.prepare().catch(({ code }: NodeJS.ErrnoException) => {
+    fail(`DATA_DIR: ${config.dataDir} can't be written (${code}): reports are kept there, choose a folder that can`)
+  })
   const tracing = await startTracing(config.tracing, { name: 'lis-api', version: VERSION }, (error) =>
     logger.warn('traces.not_sent', errorFields(error)),
   )

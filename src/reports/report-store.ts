@@ -6,11 +6,13 @@
  * before that row is committed leaves a file that no row speaks of; `sweep` removes it.
  */
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { access, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
-import { badRequest, DomainError } from '../errors.ts'
+import { badRequest, DomainError, unavailable } from '../errors.ts'
 import { isIdShaped, newId } from '../ids.ts'
+import { makeFolder } from '../make-folder.ts'
 
 export interface StoredFile {
   id: string
@@ -19,6 +21,8 @@ export interface StoredFile {
 }
 
 export interface ReportStore {
+  /** Makes sure that files can be written. @throws what the system says of the folder */
+  prepare(): Promise<void>
   /**
    * Takes a PDF in; when this returns it is on the disk.
    * @throws 413 for more bytes than the store takes, 400 for what is no PDF or ends early
@@ -45,6 +49,8 @@ export interface Swept {
 /** Longer than any request takes. */
 const ORPHAN_AGE_MS = 3600_000
 const SWEEP_BATCH = 500
+/** Somebody has to see to the disk. */
+const DISK_RETRY_SECONDS = 30
 const PDF_MARK = Buffer.from('%PDF-', 'latin1')
 const WHOLE = '.pdf'
 const UNFINISHED = '.pdf.part'
@@ -57,26 +63,40 @@ export function reportFolder(dataDir: string): string {
 export function openReportStore(dataDir: string, maxBytes: number): ReportStore {
   const folder = reportFolder(dataDir)
   const pathOf = (fileId: string, suffix: string) => join(folder, `${fileId}${suffix}`)
+
+  async function receive(source: Readable, nowMs: number): Promise<StoredFile> {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    const id = newId(nowMs)
+    const unfinished = pathOf(id, UNFINISHED)
+    const file = await open(unfinished, 'wx', 0o600)
+    try {
+      const written = await writePdf(file, source, maxBytes)
+      // First the bytes, then the name: a whole name never stands for half a file.
+      await file.sync()
+      await file.close()
+      await rename(unfinished, pathOf(id, WHOLE))
+      await syncFolder(folder)
+      return { id, ...written }
+    } catch (error) {
+      await file.close().catch(() => {})
+      await rm(unfinished, { force: true }).catch(() => {})
+      throw error
+    }
+  }
+
   return {
-    async receive(source, nowMs) {
-      await mkdir(folder, { recursive: true, mode: 0o700 })
-      const id = newId(nowMs)
-      const unfinished = pathOf(id, UNFINISHED)
-      const file = await open(unfinished, 'wx', 0o600)
-      try {
-        const written = await writePdf(file, source, maxBytes)
-        // First the bytes, then the name: a whole name never stands for half a file.
-        await file.sync()
-        await file.close()
-        await rename(unfinished, pathOf(id, WHOLE))
-        await syncFolder(folder)
-        return { id, ...written }
-      } catch (error) {
-        await file.close().catch(() => {})
-        await rm(unfinished, { force: true })
-        throw error
-      }
+    async prepare() {
+      makeFolder(folder, 0o700)
+      await access(folder, constants.W_OK | constants.X_OK)
     },
+
+    receive: async (source, nowMs) =>
+      receive(source, nowMs).catch((error) => {
+        source.resume()
+        throw isOfTheDisk(error)
+          ? unavailable('files of reports can not be stored now', DISK_RETRY_SECONDS, error)
+          : error
+      }),
 
     async open(fileId) {
       if (!isIdShaped(fileId)) return undefined
@@ -108,6 +128,13 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
       return { removed: orphans.length + unfinished.length, foreign: isForeign ? unknown.length : 0 }
     },
   }
+}
+
+/** Full, or not to be written any more. */
+function isOfTheDisk(error: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EIO', 'EEXIST', 'ENOTDIR'].includes(
+    (error as NodeJS.ErrnoException).code ?? '',
+  )
 }
 
 /** Of files whose rows are gone for certain. One that can't be removed now is left to the sweep: what was asked for is done. */

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -194,6 +194,23 @@ describe('an upload', () => {
     const taken = await upload(path, largest, { 'transfer-encoding': 'chunked' })
     expect(taken.status).toBe(200)
     expect(readFileSync(join(reportFolder(app.dataDir), `${await fileIdOf(taken.body.reportId)}.pdf`))).toEqual(largest)
+  })
+
+  test('is 503 where its folder can not be written, and leaves the draft as it was', async () => {
+    const reportId = await draft()
+    const folder = reportFolder(app.dataDir)
+    renameSync(folder, `${folder}.away`)
+    writeFileSync(folder, 'no folder')
+    try {
+      await expect(app.reportStore.prepare()).rejects.toThrow('EACCES')
+      const answer = await upload(`/reports/${reportId}/upload`, PDF)
+      expect([answer.status, answer.body.error.code, answer.headers['retry-after']]).toEqual([503, 'unavailable', '30'])
+    } finally {
+      rmSync(folder)
+      renameSync(`${folder}.away`, folder)
+    }
+    await app.reportStore.prepare()
+    expect((await upload(`/reports/${reportId}/upload`, PDF)).status).toBe(200)
   })
 
   test('that ends early leaves no file', async () => {
