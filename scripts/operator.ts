@@ -15,7 +15,7 @@ Commands of its own:
   import           load tests, packages or prices from a CSV file, all or nothing
 
 Options of every other command:
-  --url URL        of the service (OPERATOR_URL; else that of demo.json in DATA_DIR; else http://127.0.0.1:8080)
+  --url URL        of the service (OPERATOR_URL; else that of demo.json in DATA_DIR; else 127.0.0.1 at OPERATOR_PORT, PORT or 8080)
   --key-file FILE  with the operator key (else OPERATOR_KEY; else the one in demo.json)
   --output FORMAT  json (default) or table
   --data JSON      the whole body, or @FILE, or - for standard input

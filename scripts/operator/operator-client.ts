@@ -34,8 +34,9 @@ export function createOperatorClient(options: {
   keyFile?: string | undefined
 }): OperatorClient {
   const known = demo()
-  const address =
-    options.url || process.env.OPERATOR_URL || known?.operatorUrl || known?.baseUrl || 'http://127.0.0.1:8080'
+  const { OPERATOR_URL, OPERATOR_PORT, PORT } = process.env
+  const here = `http://127.0.0.1:${OPERATOR_PORT || PORT || 8080}`
+  const address = options.url || OPERATOR_URL || known?.operatorUrl || known?.baseUrl || here
   const baseUrl = address.replace(/(?<!\/)\/+$/, '')
   if (!/^https?:\/\//.test(baseUrl) || !URL.canParse(baseUrl))
     throw new UsageFault('--url must be a URL that begins with http')
