@@ -93,6 +93,8 @@ async function render(definition: string, output: string, signal?: AbortSignal):
     // Telemetry and the look for a newer version would need internet.
     env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' },
     stdio: ['ignore', 'ignore', 'pipe'],
+    // Ctrl-C is for whoever waits for it, who ends it then.
+    detached: true,
   })
   const end = () => child.kill('SIGKILL')
   signal?.addEventListener('abort', end)

@@ -62,7 +62,7 @@ export function serveReference({ referenceDir, serves }: ReferenceDeps): Request
     res.setHeader('Content-Security-Policy', CONTENT_SECURITY_POLICY)
     if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
     if (contract) await sendPage(req, res, referencePageOf(referenceDir, contract))
-    else res.end(req.method === 'HEAD' ? undefined : indexPage(served))
+    else res.end(req.method === 'HEAD' ? undefined : await indexPage(referenceDir, served))
   }
 }
 
@@ -90,8 +90,13 @@ async function sendPage(req: Request, res: Response, file: string): Promise<void
   await pipeline(createReadStream(file), res).catch(() => {})
 }
 
-function indexPage(served: ContractName[]): string {
-  const links = served.map((contract) => `<li><a href="/docs/${contract}">${TITLES[contract]}</a></li>`)
+async function indexPage(referenceDir: string, served: ContractName[]): Promise<string> {
+  const links: string[] = []
+  for (const contract of served) {
+    const isBuilt = await stat(referencePageOf(referenceDir, contract)).catch(() => undefined)
+    const title = TITLES[contract]
+    links.push(isBuilt ? `<li><a href="/docs/${contract}">${title}</a></li>` : `<li>${title}: not built yet, run <code>make docs</code></li>`) // prettier-ignore
+  }
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

@@ -68,12 +68,18 @@ describe('the rendered reference', () => {
 
 describe('GET /docs', () => {
   test('lists the pages that this listener serves', async () => {
+    expect(await (await get(app, '/docs')).text()).toMatch(
+      /For integrators: not built yet, run <code>make docs<\/code>/,
+    )
+    const built = referenceDirOf(app.dataDir)
+    for (const one of [built, referenceDirOf(split.dataDir)]) cpSync(referenceDirOf(dataDir), one, { recursive: true })
     const both = await (await get(app, '/docs')).text()
     expect(both).toContain('href="/docs/client"')
     expect(both).toContain('href="/docs/operator"')
     const one = await (await get(split, '/docs')).text()
     expect(one).not.toContain('/docs/operator')
     expect((await get(split, '/docs/operator')).status).toBe(404)
+    rmSync(built, { recursive: true })
   })
 
   test('says how to build a page that is not there', async () => {
