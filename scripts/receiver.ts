@@ -47,8 +47,9 @@ async function main(): Promise<void> {
   }
 }
 
-main().catch((error: NodeJS.ErrnoException) => {
-  const taken = error.code === 'EADDRINUSE' ? 'its port is taken: set RECEIVER_PORT to another one' : undefined
+main().catch((error: NodeJS.ErrnoException & { port?: number }) => {
+  const taken =
+    error.code === 'EADDRINUSE' ? `port ${error.port} is taken: set RECEIVER_PORT to another one` : undefined
   process.stderr.write(
     `receiver: ${taken ?? (error instanceof ConfigError ? error.message : (error.stack ?? error.message))}\n`,
   )

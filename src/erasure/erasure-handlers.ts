@@ -87,14 +87,14 @@ async function findSubject(
 ): Promise<ErasureSubject> {
   const { patientId } = subject
   for (const [index, id] of subject.leadIds.entries()) {
-    if (!(await findEntry(knex, accountId, id))) throw unknownId('lead', id, `leadIds[${index}]`)
+    if (!(await findEntry(knex, accountId, id))) throw unknownId('lead', id, `leadIds.${index}`)
   }
   for (const [index, id] of subject.preBookingIds.entries()) {
     if (!(await findPreBooking(knex, accountId, id)))
-      throw unknownId('pre_booking', id, `preBookingIds[${index}]`, 'pre-booking')
+      throw unknownId('pre_booking', id, `preBookingIds.${index}`, 'pre-booking')
   }
   for (const [index, id] of subject.billIds.entries()) {
-    if (!(await findBill(knex, accountId, id))) throw unknownId('bill', id, `billIds[${index}]`)
+    if (!(await findBill(knex, accountId, id))) throw unknownId('bill', id, `billIds.${index}`)
   }
   if (patientId === null) return subject
   const patient = await findPatient(knex, accountId, patientId)
