@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
@@ -8,13 +8,21 @@ import { dirname } from 'node:path'
  * @throws what the system says of the first that can't be made
  */
 export function makeFolder(folder: string, mode = 0o777): void {
-  if (existsSync(folder)) return
+  if (isFolder(folder)) return
   const above = dirname(folder)
-  if (above !== folder) makeFolder(above)
+  if (!existsSync(above)) makeFolder(above)
   try {
     mkdirSync(folder, { mode })
   } catch (error) {
-    // Another process that starts now.
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST' || !existsSync(folder)) throw error
+    // Another process that starts now has made it.
+    if (!isFolder(folder)) throw error
+  }
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory()
+  } catch {
+    return false
   }
 }

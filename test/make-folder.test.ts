@@ -13,6 +13,7 @@ test('makes what is missing above it, and nothing where it is there', () => {
     expect(existsSync(folder)).toBe(true)
     writeFileSync(join(root, 'file'), '')
     expect(() => makeFolder(join(root, 'file', 'x'))).toThrow('ENOTDIR')
+    expect(() => makeFolder(join(root, 'file'))).toThrow('EEXIST')
   } finally {
     rmSync(root, { recursive: true })
   }

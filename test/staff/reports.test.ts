@@ -202,7 +202,7 @@ describe('an upload', () => {
     renameSync(folder, `${folder}.away`)
     writeFileSync(folder, 'no folder')
     try {
-      await expect(app.reportStore.prepare()).rejects.toThrow('EACCES')
+      await expect(app.reportStore.prepare()).rejects.toThrow('EEXIST')
       const answer = await upload(`/reports/${reportId}/upload`, PDF)
       expect([answer.status, answer.body.error.code, answer.headers['retry-after']]).toEqual([503, 'unavailable', '30'])
     } finally {
