@@ -1,6 +1,9 @@
 /** Messages and files that nothing but their own text or bytes shows to be a person's go with the person, too. */
 import { expect, test } from 'vitest'
 import { done } from '../staff/staff-world.ts'
+import { monotonicMs } from '../../src/clock.ts'
+import { runErasure } from '../../src/erasure/erasure-runner.ts'
+import { listRunningErasures } from '../../src/erasure/erasures-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { newContact } from '../support/builders.ts'
 import { erasureWorld, type Person } from './erasure-world.ts'
@@ -162,4 +165,29 @@ test.each([
   const { erased } = await erase({ [field]: first[field] })
   expect(erased).toMatchObject({ entries: 301, events: 4 })
   expect(await own.tracesOf(first)).toEqual([])
+})
+
+test('whoever orders one is told that it is done, also where another process was at it', async () => {
+  const { app } = own
+  const deps = {
+    database: app.database,
+    clock: app.clock,
+    keys: app.keys,
+    reportStore: app.reportStore,
+    hint: () => {},
+  }
+  let isOver = false
+  const another = (async () => {
+    while (!isOver) {
+      for (const id of await listRunningErasures(app.database.knex, '', 10))
+        await runErasure(deps, id, monotonicMs() + 50)
+    }
+  })()
+  for (let n = 0; n < 15; n++) {
+    const { patientId } = done(await own.staff.post('/patients', { contact: newContact(), name: 'Asha Rao' }))
+    const { state, erased } = done(await own.order({ patientId }))
+    expect([n, state, erased.patients]).toEqual([n, 'completed', 1])
+  }
+  isOver = true
+  await another
 })
