@@ -1,6 +1,6 @@
-import { sendThrough } from '../../db/batch.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { labForbidden } from '../errors.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import { newId } from '../ids.ts'
 import type { AccountHandler, HandlerDeps } from '../operations.ts'
 import { barcodeExists, makePreBooking, requireKnownValues, type PreBookingRequest } from './pre-booking-rules.ts'
@@ -14,9 +14,7 @@ export function preBookingHandlers({ database, clock }: HandlerDeps): PreBooking
   return {
     async createPreBooking({ account, idempotency, ...call }) {
       const body = call.body as PreBookingRequest
-      return database.transaction(async (trx) => {
-        const send = sendThrough(trx)
-        await idempotency.claim(send)
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         const lab = await findLab(trx, account.id, body.labID)
         if (!lab?.active) throw labForbidden('labID')
         const known = await findPreBookingReferences(trx, account.id, body)
@@ -25,8 +23,8 @@ export function preBookingHandlers({ database, clock }: HandlerDeps): PreBooking
         const preBooking = makePreBooking(body, known, { id: newId(now.getTime()), accountId: account.id, now })
         if (!(await insertPreBooking(trx, preBooking))) throw barcodeExists(preBooking.barcode!)
         // No event: bill.created follows when it becomes a bill.
-        const answer = {
-          status: 200 as const,
+        return {
+          status: 200,
           body: {
             success: true as const,
             message: 'Pre-booking created',
@@ -34,8 +32,6 @@ export function preBookingHandlers({ database, clock }: HandlerDeps): PreBooking
             preBookingID: preBooking.id,
           },
         }
-        await send(idempotency.record(answer))
-        return answer
       })
     },
   }

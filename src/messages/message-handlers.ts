@@ -1,7 +1,6 @@
 /**
  * How the lab sends a message to a patient by hand.
  */
-import { sendThrough } from '../../db/batch.ts'
 import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
@@ -9,6 +8,7 @@ import { findPartyOfField } from '../catalogue/parties-repository.ts'
 import { unknownParty } from '../catalogue/party-rules.ts'
 import { lockEntry } from '../crm/staff-entries-repository.ts'
 import { unknownId } from '../errors.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import { newId } from '../ids.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { recordMessage } from './message-recording.ts'
@@ -38,18 +38,14 @@ export function messageHandlers({
         if (!(await findPartyOfField(knex, account.id, field, partyId))) throw unknownParty(field, partyId)
       }
       const eventId = newId(clock.nowMs())
-      const answer = await database.transaction(async (trx) => {
-        const send = sendThrough(trx)
-        await idempotency.claim(send)
+      const answer = await inKeyedTransaction(database, idempotency, async (trx) => {
         // Under its lock, as all that is told of an entry: nothing names a patient who has been erased.
         const entry = body.leadId === undefined ? undefined : await lockEntry(trx, account.id, body.leadId)
         if (body.leadId !== undefined && entry?.labId !== lab.id) throw unknownId('lead', body.leadId, 'leadId')
         const message = messageOfRequest(body, eventId, account.id, entry)
         await audit.record(trx, account.id, { labID: lab.id, messageId: eventId })
         const { createdAt, type } = await recordMessage(trx, eventId, message, clock.now())
-        const made = messageReply({ id: eventId, labId: lab.id, type, createdAt })
-        await send(idempotency.record(made))
-        return made
+        return messageReply({ id: eventId, labId: lab.id, type, createdAt })
       })
       hint()
       return answer

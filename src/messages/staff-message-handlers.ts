@@ -1,9 +1,9 @@
 /**
  * Messages that staff send to patients.
  */
-import { sendThrough } from '../../db/batch.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { MessageEvent } from '../events/message-payloads.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../operations.ts'
 import { publishedLinks } from '../signed-link.ts'
 import { messageReply } from './message-reply.ts'
@@ -35,14 +35,10 @@ export function staffMessageHandlers({ database, clock, hint, keys, baseUrl }: H
     record: (call: MessageCall) => Promise<MessageEvent>,
   ) {
     const account = await findAccountFor(database.knex, operator, 'staff', accountId)
-    const answer = await database.transaction(async (trx) => {
-      const toServer = sendThrough(trx)
-      await idempotency.claim(toServer)
+    const answer = await inKeyedTransaction(database, idempotency, async (trx) => {
       const message = await record({ trx, account, accountId: account.id, now: clock.now() })
       await audit.record(trx, account.id, { ...about, messageId: message.id })
-      const made = messageReply(message)
-      await toServer(idempotency.record(made))
-      return made
+      return messageReply(message)
     })
     hint()
     return answer

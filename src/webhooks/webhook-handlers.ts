@@ -1,8 +1,8 @@
-import { sendThrough } from '../../db/batch.ts'
 import { partyOfCall } from '../catalogue/party-rules.ts'
 import { seal } from '../crypto.ts'
 import { formatSecret } from '../deliveries/signature.ts'
 import { badRequest, labForbidden, notFound } from '../errors.ts'
+import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import { newId } from '../ids.ts'
 import type { AccountHandler, HandlerDeps } from '../operations.ts'
 import { refusedEndpoint } from './endpoint-address.ts'
@@ -50,9 +50,7 @@ export function webhookHandlers({ database, clock, keys, addressPolicy, hint }: 
         updatedAt: now,
       }
       const key = newSigningKey()
-      return database.transaction(async (trx) => {
-        const send = sendThrough(trx)
-        await idempotency.claim(send)
+      return inKeyedTransaction(database, idempotency, async (trx) => {
         await insertWebhook(trx, webhook, seal(keys, key, webhook.id))
         const taken = party ? await claimPartyEvents(trx, webhook, party.id) : []
         if (taken.length > 0) throw duplicateWebhook(taken, 'events')
@@ -62,9 +60,7 @@ export function webhookHandlers({ database, clock, keys, addressPolicy, hint }: 
           secret: formatSecret(key),
           ...(warnings.length > 0 ? { warnings } : {}),
         }
-        const answer = { status: 200 as const, body: { success: true as const, message: 'Webhook registered', data } }
-        await send(idempotency.record(answer))
-        return answer
+        return { status: 200, body: { success: true as const, message: 'Webhook registered', data } }
       })
     },
 
