@@ -3,7 +3,7 @@
  */
 import type { Knex } from 'knex'
 import { findAccountFor } from '../auth/staff-access.ts'
-import type { FileDiscardingCall } from '../billing/bill-actions.ts'
+import type { BillingCall, FileDiscardingCall } from '../billing/bill-actions.ts'
 import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
 import { notFound } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
@@ -107,13 +107,12 @@ export function billReportHandlers({
     },
 
     async signOffReport({ path, ...call }) {
-      const action = (billing: FileDiscardingCall) =>
-        signOffReport(billing, path.reportId, publishedLinks(keys, baseUrl()))
+      const action = (billing: BillingCall) => signOffReport(billing, path.reportId, publishedLinks(keys, baseUrl()))
       return act(call, path.accountId, 200, action)
     },
 
     async amendReport({ path, file, ...call }) {
-      const action = (billing: FileDiscardingCall) =>
+      const action = (billing: BillingCall) =>
         amendReport(billing, path.reportId, file, publishedLinks(keys, baseUrl()))
       return act(call, path.accountId, 200, action)
     },

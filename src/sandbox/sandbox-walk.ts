@@ -86,9 +86,6 @@ export async function walkToCancellation(walk: WalkRequest): Promise<WalkEnd> {
   return { booking: await cancelBooking(entryCallOf(walk)), billId: null, reportId: null }
 }
 
-/** What is made here had no file before: nothing is discarded. */
-const NO_FILES_BEFORE = { discardedFiles: [] }
-
 /**
  * @param files the report's file, and that of its amendment
  * @throws 400, 409
@@ -101,12 +98,13 @@ export async function walkToCompletion(walk: WalkRequest, files: [StoredFile, St
   const booking = await recordStep(entryCallOf(walk), 'submitSample')
   const known = await findCataloguePrices(walk.trx, walk.account.id, booking)
   const terms = { totalAmount: nearestAmount(booking, known) }
+  // What is made here had no file before: none is discarded.
   const mistaken = await billBooking(callOf(walk), leadId, terms)
-  await deleteBill({ ...callOf(walk), ...NO_FILES_BEFORE }, mistaken.id)
+  await deleteBill({ ...callOf(walk), discardedFiles: [] }, mistaken.id)
   const bill = await billBooking(callOf(walk), leadId, terms)
   if (bill.contact !== null) await sendBill(callOf(walk), bill.id, links)
   const report = await createReport(callOf(walk), bill.id, undefined)
-  await setReportFile({ ...callOf(walk), ...NO_FILES_BEFORE }, report.id, files[0])
+  await setReportFile({ ...callOf(walk), discardedFiles: [] }, report.id, files[0])
   await signOffReport(callOf(walk), report.id, links)
   if (bill.contact !== null) await sendReport(callOf(walk), report.id, links)
   await amendReport(callOf(walk), report.id, files[1], links)
