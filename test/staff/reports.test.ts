@@ -1,9 +1,8 @@
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
-import { listKnownFileIds } from '../../src/reports/bill-reports-repository.ts'
 import { reportFolder } from '../../src/reports/report-store.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildPackage, buildTest, newContact } from '../support/builders.ts'
@@ -228,46 +227,6 @@ describe('an upload', () => {
     await expect.poll(() => files().length).toBe(before + 1)
     cut.destroy()
     await expect.poll(() => files().length).toBe(before)
-  })
-})
-
-describe('the store', () => {
-  test('loses what no row speaks of once it is an hour old, and nothing else', async () => {
-    const { reportId } = await uploadedReport(world)
-    const replaced = await fileIdOf(reportId)
-    done(await world.putPdf(`/reports/${reportId}/upload`))
-    const kept = await fileIdOf(reportId)
-    const folder = reportFolder(app.dataDir)
-    // Nobody needs to wait for the sweep where a replacement was committed.
-    expect(existsSync(join(folder, `${replaced}.pdf`))).toBe(false)
-    const [orphan, unfinished] = [newId(app.clock.nowMs()), newId(app.clock.nowMs())]
-    writeFileSync(join(folder, `${orphan}.pdf`), PDF)
-    writeFileSync(join(folder, `${unfinished}.pdf.part`), PDF)
-    writeFileSync(join(folder, 'notes.txt'), 'not ours')
-    const sweep = () => app.reportStore.sweep(app.clock.nowMs(), (ids) => listKnownFileIds(app.database.knex, ids))
-    app.clock.advance(3_599_000)
-    await sweep()
-    for (const name of [`${orphan}.pdf`, `${unfinished}.pdf.part`]) {
-      expect(existsSync(join(folder, name))).toBe(true)
-    }
-    app.clock.advance(2000)
-    expect(await sweep()).toEqual({ removed: 2, foreign: 0 })
-    expect(files()).toContain('notes.txt')
-    expect(files()).toContain(`${kept}.pdf`)
-    expect(await sweep()).toEqual({ removed: 0, foreign: 0 })
-  })
-
-  test('loses no whole file to a database that knows none of them', async () => {
-    await uploadedReport(world)
-    const folder = reportFolder(app.dataDir)
-    const unfinished = `${newId(app.clock.nowMs())}.pdf.part`
-    writeFileSync(join(folder, unfinished), PDF)
-    app.clock.advance(3_601_000)
-    const before = files().filter((name) => name.endsWith('.pdf'))
-    const { removed, foreign } = await app.reportStore.sweep(app.clock.nowMs(), async () => new Set())
-    expect({ removed, foreign }).toEqual({ removed: 1, foreign: before.length })
-    expect(files().filter((name) => name.endsWith('.pdf'))).toEqual(before)
-    expect(files()).not.toContain(unfinished)
   })
 })
 
