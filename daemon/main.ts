@@ -55,6 +55,7 @@ async function main(): Promise<void> {
     return fail(describePortFault(error, { host, port, setting: 'DAEMON_PORT', hostSetting: 'DAEMON_HOST' }))
   })
   process.stdout.write(`listening ${daemon.port}\n`)
+  for (const reason of config.misspelt) log.warn('setting.unknown', { reason })
   if (config.loopbackOpenedByDefault)
     log.info('deliveries.loopback_open', { reason: 'DELIVERY_ALLOW_CIDRS is not set' })
 

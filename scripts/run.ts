@@ -103,6 +103,7 @@ async function startAll(config: Config, run: Run): Promise<void> {
     return reference
   })
   if (!config.production) await makeSureOfDevTls(dataDir, processClock.nowMs())
+  for (const sentence of config.misspelt) say(sentence)
   if (config.loopbackOpenedByDefault) {
     say('deliveries may go to loopback, because DELIVERY_ALLOW_CIDRS is not set (set it to empty to forbid it)')
   }

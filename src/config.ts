@@ -1,13 +1,14 @@
 /**
  * The only reader of the environment, for every process. All faults are said at once, each with what to do.
  */
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { Resolver } from 'node:dns'
-import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
-import { makeFolder } from './make-folder.ts'
+import { misspeltSettings } from './misspelt-settings.ts'
+import { readSecretsKey } from './secrets-key.ts'
 import {
   caFileFaults,
   equalPortFaults,
@@ -78,6 +79,8 @@ export interface Config {
   logLevel: LogLevel
   /** undefined: off. */
   tracing: TracingConfig | undefined
+  /** Sentences about names in the environment that are nearly those of settings. */
+  misspelt: string[]
 }
 
 export class ConfigError extends Error {
@@ -104,7 +107,12 @@ export function loadEnvFile(): void {
  */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const faults: string[] = []
-  const text = (name: string): string | undefined => env[name]?.trim() || undefined
+  const known = new Set<string>()
+  const raw = (name: string): string | undefined => {
+    known.add(name)
+    return env[name]
+  }
+  const text = (name: string): string | undefined => raw(name)?.trim() || undefined
 
   const integer = (name: string, fallback: number, min: number, max: number): number => {
     const value = text(name)
@@ -169,7 +177,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     faults.push('WARN_AFTER_SECONDS, WARN_BY_CLOCK_SECONDS and DELETE_AFTER_SECONDS must not decrease in this order')
   }
 
-  const cidrsText = env.DELIVERY_ALLOW_CIDRS
+  const cidrsText = raw('DELIVERY_ALLOW_CIDRS')
   const loopbackOpenedByDefault = cidrsText === undefined && !production
   const deliveryAllowCidrs = (cidrsText ?? (loopbackOpenedByDefault ? LOOPBACK_CIDRS : ''))
     .split(',')
@@ -197,7 +205,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     ...(!production && existsSync(developmentCa) ? [developmentCa] : []),
   ]
 
-  if (env.NODE_TLS_REJECT_UNAUTHORIZED === '0') {
+  if (raw('NODE_TLS_REJECT_UNAUTHORIZED') === '0') {
     faults.push(
       'NODE_TLS_REJECT_UNAUTHORIZED=0 switches the check of certificates off: unset it, and use DELIVERY_CA_FILE for a private authority',
     )
@@ -275,6 +283,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     payloadRetentionDays: integer('PAYLOAD_RETENTION_DAYS', 30, 1, 3650),
     logLevel,
     tracing: readTracing({ text, url, integer, faults }),
+    // Behind all that ask for a setting.
+    misspelt: misspeltSettings(env, known),
   }
   // One that is not set is left to who listens: a process that has a machine for itself need not know of the others' ports.
   faults.push(...equalPortFaults(portsOf(config).filter(({ setting }) => text(setting) !== undefined)))
@@ -311,40 +321,4 @@ export function privateMysqlUrl(dataDir: string): string {
   const elsewhere = join(tmpdir(), `lis-${process.getuid?.() ?? 0}-${name}`, 'mysql.sock')
   const socketPath = Buffer.byteLength(inDataDir) <= SOCKET_PATH_MAX_BYTES ? inDataDir : elsewhere
   return `mysql://root@localhost/lis?socketPath=${encodeURIComponent(socketPath)}`
-}
-
-/** Development: made once under the data folder, by whichever process comes first. Production: from the environment only. */
-function readSecretsKey(value: string | undefined, production: boolean, dataDir: string, faults: string[]): Buffer {
-  if (value !== undefined) {
-    const key = Buffer.from(value, 'base64')
-    if (key.length < 32) faults.push('SECRETS_KEY must be at least 32 random bytes in base64: openssl rand -base64 32')
-    return key
-  }
-  if (production) {
-    faults.push('SECRETS_KEY must be set in production, at least 32 random bytes in base64: openssl rand -base64 32')
-    return Buffer.alloc(32)
-  }
-  const file = join(dataDir, 'secrets.key')
-  try {
-    makeFolder(dataDir)
-    if (!existsSync(file)) {
-      // Written aside and linked: another process that starts now sees no file or a whole one, never half a key.
-      const draft = `${file}.${process.pid}`
-      writeFileSync(draft, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
-      try {
-        linkSync(draft, file)
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-      } finally {
-        unlinkSync(draft)
-      }
-    }
-    const key = Buffer.from(readFileSync(file, 'utf8').trim(), 'base64')
-    if (key.length < 32) faults.push(`${file} is no key: remove it, and everything encrypted under it is lost`)
-    return key
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    faults.push(`DATA_DIR: ${dataDir} can't be written (${code}): choose a folder that can`)
-    return Buffer.alloc(32)
-  }
 }

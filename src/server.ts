@@ -39,6 +39,7 @@ const HEAP_GROWTH = { busy: 60, tight: 25 }
 async function main(): Promise<void> {
   const config = readSettings()
   const logger = createLogger('api', config.logLevel)
+  for (const reason of config.misspelt) logger.warn('setting.unknown', { reason })
   endOnCrash(logger)
   boundHeapGrowth({ growth: HEAP_GROWTH })
   const database = connectDatabase(config.mysqlUrl)

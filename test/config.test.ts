@@ -194,3 +194,30 @@ test.each(['abc', '70000', '-1'])('RECEIVER_PORT=%s is refused as the other port
     `RECEIVER_PORT must be a whole number from 0 to 65535, it is "${port}"`,
   ])
 })
+
+describe('names that are nearly those of settings', () => {
+  const misspelt = (env: Record<string, string>) => readConfig({ ...BASE, ...env }).misspelt
+
+  test.each([
+    ['DELIVERY_MAX_INFLIGHT', 'DELIVERY_MAX_IN_FLIGHT'],
+    ['delivery_allow_cidrs', 'DELIVERY_ALLOW_CIDRS'],
+    ['DELIVERY_ALLOW_CIDR', 'DELIVERY_ALLOW_CIDRS'],
+    ['LOG_RETENTOIN_DAYS', 'LOG_RETENTION_DAYS'],
+    ['SMTP_URI', 'SMTP_URL'],
+    ['LOG-LEVEL', 'LOG_LEVEL'],
+  ])('%s is said to be meant for %s', (name, meant) => {
+    expect(misspelt({ [name]: '1' })).toEqual([`${name} is no setting: ${meant} may be meant`])
+  })
+
+  test.each(['HOSTNAME', 'PORTS', 'MYSQL_HOME', 'HEALTH_PORT', 'OPERATOR_KEY', 'OTEL_METRICS_EXPORTER', 'PATH'])(
+    'nothing is said of %s, which is somebody else’s',
+    (name) => {
+      expect(misspelt({ [name]: '1' })).toEqual([])
+    },
+  )
+
+  test('nor of a setting, or of what a test runner has in its environment', () => {
+    expect(misspelt({ LOG_LEVEL: 'warn', MOCK_CA_FILE: '', REUSE_PORT: 'true' })).toEqual([])
+    expect(readConfig({ ...process.env, ...BASE }).misspelt).toEqual([])
+  })
+})
