@@ -6,8 +6,10 @@ import { tidy, type ErasureSubject } from './erasure-rules.ts'
 export interface Person {
   contact: string
   name: string
-  /** Known from an entry or a bill that was erased, not from a patient: others of theirs may be kept. */
+  /** Known from records that were erased: others of theirs may be kept. */
   isOfRecord?: boolean
+  /** Was a patient of whom no bill and no report is left: the login ends, whatever else is kept. */
+  wasPatient?: boolean
   /** Of the bill. */
   patientId?: string | undefined
 }
@@ -30,6 +32,7 @@ export function addPeople(subject: ErasureSubject, found: Person[]): void {
       continue
     }
     if (!person.isOfRecord) delete same.isOfRecord
+    if (person.wasPatient) same.wasPatient = true
     same.patientId ??= person.patientId
   }
 }
@@ -44,9 +47,9 @@ export function recipientTest(subject: ErasureSubject): (to: Recipient) => boole
   }
 }
 
-/** A message may be for the number with the country's code before it, or a zero. */
+/** A message may be for the number with the country's code before it, a zero, or both. */
 function contactOf(written: string): string {
-  return /^(?:\+91|91|0)?([0-9]{10})$/.exec(written)?.[1] ?? written
+  return /^(?:\+?0{0,2}910?|0)?([0-9]{10})$/.exec(written)?.[1] ?? written
 }
 
 /** A message's recipient has a name of up to so many characters. */

@@ -18,7 +18,7 @@ import {
   listUnsettled,
   settleEvents,
 } from './erased-events-repository.ts'
-import { addPeople, recipientTest } from './erased-people.ts'
+import { addPeople, recipientTest, type Person } from './erased-people.ts'
 import { listGone, listPeopleOf, listShared } from './erased-people-repository.ts'
 import { PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
 import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
@@ -149,7 +149,8 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
     const ofNamed = named === null || start > 0 ? [] : [named]
     const shared = await listShared(trx, accountId, [...ofNamed, ...some.map(({ contact }) => contact)])
     const gone = await listGone(trx, accountId, some, shared)
-    const contacts = new Set([...ofNamed, ...gone.map(({ contact }) => contact)])
+    const ended = some.filter((person) => person.wasPatient || gone.includes(person))
+    const contacts = new Set([...ofNamed, ...ended.map(({ contact }) => contact)])
     for (const { contact } of people.slice(0, start)) contacts.delete(contact)
     if (start > 0) contacts.delete(named ?? '')
     for (const contact of contacts) {
@@ -209,7 +210,7 @@ async function eraseRecords(
   await insertErasedRecords(trx, id, 'bill', bills)
   await insertErasedRecords(trx, id, 'report', reportIds)
   await removeFiles(deps, fileIds)
-  await erasePatients(trx, erasure, await listLeftOver(trx, patients))
+  await erasePatients(trx, erasure, await listLeftOver(trx, patients), { isOfRecord: true, wasPatient: true })
   count(erasure, {
     entries: entries.length,
     entryItems: items,
@@ -221,14 +222,22 @@ async function eraseRecords(
   })
 }
 
-/** Their logins and the messages to them come later: the contact may be one that nobody has named. */
-async function erasePatients(trx: Knex.Transaction, erasure: Erasure, patients: Patient[]): Promise<void> {
+/**
+ * Their logins and the messages to them come later: the contact may be one that nobody has named.
+ * @param found how they are known, where they were not named
+ */
+async function erasePatients(
+  trx: Knex.Transaction,
+  erasure: Erasure,
+  patients: Patient[],
+  found: Pick<Person, 'isOfRecord' | 'wasPatient'> = {},
+): Promise<void> {
   const ids = patients.map(({ id }) => id)
   await insertErasedRecords(trx, erasure.id, 'patient', ids)
   await deletePatients(trx, ids)
   addPeople(
     erasure.subject!,
-    patients.map(({ contact, name }) => ({ contact, name })),
+    patients.map(({ contact, name }) => ({ contact, name, ...found })),
   )
   count(erasure, { patients: ids.length })
 }

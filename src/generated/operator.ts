@@ -899,8 +899,9 @@ export interface paths {
          *
          *     - Amounts, times and states stay, for the accounts; names become `Erased`. Cancel what is still open before.
          *     - Events stay in the delivery log without body and answers. Copies that wait are discarded, messages that wait are sent to nobody, and no event of the patient is sent again: redelivery is refused like that of an event whose body is not kept any more. A request that was under way may still end.
+         *     - A bill of the patient gets no report any more, also not one whose upload is under way.
          *     - It goes on in the background where the answer says `running`, also after a crash. It is `completed` when no copy waits with any daemon any more.
-         *     - A patient of an erased bill, whoever was named, goes as well where no other bill or report needs them, with login and messages; otherwise they stay until they or their contact are named.
+         *     - A patient of an erased bill, whoever was named, goes as well where no other bill or report needs them, with login and messages; otherwise they stay until they or their contact are named. Messages stay as long as a lead, a booking or a patient has their number and name.
          *     - Who comes again with the same contact afterwards is a new patient. An erasure of what is gone erases nothing.
          */
         post: operations["startErasure"];
@@ -9708,7 +9709,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["BillNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or the patient of its bill has been erased. Or of the `Idempotency-Key`: a request with it is still running (then with `Retry-After`), or what it made has been erased since. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
@@ -9897,7 +9898,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["ReportNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or the patient of its bill has been erased. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
@@ -9971,7 +9972,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["ReportNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or the patient of its bill has been erased. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
@@ -10041,7 +10042,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["ReportNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or the patient of its bill has been erased. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];
@@ -10121,7 +10122,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["ReportNotFound"];
-            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
+            /** @description Its state does not allow it. `error.details` says the state and what is possible in it. Or the patient of its bill has been erased. Also where the patient has no contact. Or a request with the same `Idempotency-Key` is still running (then with `Retry-After`). */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];

@@ -6,7 +6,8 @@ import { claimBill, completeWhenReported } from '../billing/bill-actions.ts'
 import { reportTestsOf, type Bill } from '../billing/bill-rules.ts'
 import { lockBill, updateReportOfItems } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
-import { notFound } from '../errors.ts'
+import { listErasedRecords } from '../erasure/erasures-repository.ts'
+import { conflict, notFound } from '../errors.ts'
 import { recordEvent } from '../events/events-repository.ts'
 import { reportCompleted } from '../events/report-payloads.ts'
 import { newId } from '../ids.ts'
@@ -29,6 +30,7 @@ export async function createReport(
 ): Promise<BillReport> {
   const { trx, now } = call
   const { bill } = await claimBill(call, billId, 'createReport')
+  await requireKept(call, bill)
   const positions = positionsToReport(bill, items)
   const report: BillReport = {
     id: newId(now.getTime()),
@@ -63,8 +65,18 @@ export async function claimReport(
   // Again, under the lock.
   const report = bill && (await findBillReport(trx, accountId, reportId))
   if (!report) throw notFound('report not found')
+  await requireKept({ trx, accountId }, bill)
   requireReportAction(action, report)
   return { report, bill }
+}
+
+/**
+ * For a locked bill: the file of an upload that was under way while its patient was erased must not be kept.
+ * @throws 409
+ */
+async function requireKept({ trx, accountId }: Omit<BillingCall, 'now'>, bill: Bill): Promise<void> {
+  if (!(await listErasedRecords(trx, accountId, [bill.id])).has(bill.id)) return
+  throw conflict('the patient of this bill has been erased: no report of it is kept', 'erased')
 }
 
 /** Gives a draft its file, or another one. @throws 404, 409 */

@@ -1,4 +1,6 @@
 /** Messages and files that nothing but their own text or bytes shows to be a person's go with the person, too. */
+import { once } from 'node:events'
+import { request, type IncomingMessage } from 'node:http'
 import { expect, test } from 'vitest'
 import { done } from '../staff/staff-world.ts'
 import { monotonicMs } from '../../src/clock.ts'
@@ -6,7 +8,7 @@ import { runErasure } from '../../src/erasure/erasure-runner.ts'
 import { listRunningErasures } from '../../src/erasure/erasures-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { newContact } from '../support/builders.ts'
-import { erasureWorld, type Person } from './erasure-world.ts'
+import { erasureWorld, filesIn, type Person } from './erasure-world.ts'
 
 const own = erasureWorld()
 
@@ -57,12 +59,15 @@ test('a message about somebody else’s entry goes with the person whom it is fo
   expect(await own.tracesOf(person)).toEqual([])
 })
 
-test.each(['+91', '91', '0'])('a message to the number with %s before it goes', async (prefix) => {
-  const person = somebody()
-  await writeTo(person, { contact: `${prefix}${person.contact}` })
-  await erase({ contact: person.contact })
-  expect(await own.tracesOf(person)).toEqual([])
-})
+test.each(['+91', '91', '0', '0091', '091', '+910'])(
+  'a message to the number with %s before it goes',
+  async (prefix) => {
+    const person = somebody()
+    await writeTo(person, { contact: `${prefix}${person.contact}` })
+    await erase({ contact: person.contact })
+    expect(await own.tracesOf(person)).toEqual([])
+  },
+)
 
 test.each<[string, (person: Person) => Promise<object>]>([
   ['the lead', async (person) => ({ leadIds: [await leadOf(person)] })],
@@ -133,6 +138,48 @@ test('what was sent of a bill that stays is not touched, whatever the patient is
   expect(await own.staff.eventsOf(kept.billId)).toHaveLength(2)
   await erase({ contact: person.contact })
   expect(await own.tracesOf(stranger)).toContain('event_bodies')
+})
+
+test('what was sent of a booking that stays is not touched by the end of the last bill', async () => {
+  const person = somebody()
+  const { billId } = await bill(person)
+  const { mark, contact } = person
+  const leadId = await own.staff.createBooking({ first_name: mark, last_name: 'Last', contact })
+  done(await own.staff.post(`/bookings/${leadId}/send`))
+  const events = () => own.staff.eventsOf(leadId)
+  const before = await events()
+  expect((await erase({ billIds: [billId] })).erased).toMatchObject({ entries: 0, patients: 1, messages: 0 })
+  expect(await events()).toEqual(before)
+  await erase({ contact })
+  expect(await own.tracesOf(person)).toEqual([])
+})
+
+test.each(['upload', 'amend'])('an %s that is under way while its patient is erased leaves no file', async (what) => {
+  const person = somebody()
+  const { billId } = await bill(person)
+  const { reportId } = done(await own.staff.post(`/bills/${billId}/reports`, {}))
+  const pdf = Buffer.from(`%PDF-1.4\n${person.mark} under way\n%%EOF\n`)
+  if (what === 'amend') {
+    done(await own.staff.putPdf(`/reports/${reportId}/upload`))
+    done(await own.staff.post(`/reports/${reportId}/sign-off`))
+  }
+  const upload = request(
+    `http://127.0.0.1:${own.app.port}/operator/accounts/${own.staff.account.id}/reports/${reportId}/${what}`,
+    {
+      method: 'POST',
+      headers: { ...{ authorization: `Bearer ${own.staff.staffKey}`, 'content-type': 'application/pdf' }, 'content-length': pdf.length }, // prettier-ignore
+    },
+  )
+  const answered = once(upload, 'response') as Promise<[IncomingMessage]>
+  upload.write(pdf.subarray(0, 12))
+  await expect.poll(() => filesIn(own.app.dataDir).some((file) => file.endsWith('.part'))).toBe(true)
+  await erase({ contact: person.contact })
+  upload.end(pdf.subarray(12))
+  const [answer] = await answered
+  answer.resume()
+  expect(answer.statusCode).toBe(409)
+  expect((await own.staff.post(`/bills/${billId}/reports`, {})).status).toBe(409)
+  expect(await own.tracesOf(person)).toEqual([])
 })
 
 test('the login of a patient goes with their last bill, also where a lead of theirs stays', async () => {
