@@ -57,7 +57,7 @@ export function billHandlers({ database, clock, hint, reportStore }: HandlerDeps
       await audit.record(trx, account.id, { billId: changed.id })
       return { status, body: toBillRow(changed) }
     }
-    const answer = await inKeyedTransaction(database, idempotency, work, ({ billId }) => billId)
+    const answer = await inKeyedTransaction(database, idempotency, work, { personRecordIdOf: ({ billId }) => billId })
     hint()
     await removeDiscarded(reportStore, discardedFiles)
     return answer

@@ -1,3 +1,4 @@
+import type { Knex } from 'knex'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { labForbidden } from '../errors.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
@@ -14,7 +15,7 @@ export function preBookingHandlers({ database, clock }: HandlerDeps): PreBooking
   return {
     async createPreBooking({ account, idempotency, ...call }) {
       const body = call.body as PreBookingRequest
-      return inKeyedTransaction(database, idempotency, async (trx) => {
+      const work = async (trx: Knex.Transaction) => {
         const lab = await findLab(trx, account.id, body.labID)
         if (!lab?.active) throw labForbidden('labID')
         const known = await findPreBookingReferences(trx, account.id, body)
@@ -24,7 +25,7 @@ export function preBookingHandlers({ database, clock }: HandlerDeps): PreBooking
         if (!(await insertPreBooking(trx, preBooking))) throw barcodeExists(preBooking.barcode!)
         // No event: bill.created follows when it becomes a bill.
         return {
-          status: 200,
+          status: 200 as const,
           body: {
             success: true as const,
             message: 'Pre-booking created',
@@ -32,7 +33,8 @@ export function preBookingHandlers({ database, clock }: HandlerDeps): PreBooking
             preBookingID: preBooking.id,
           },
         }
-      })
+      }
+      return inKeyedTransaction(database, idempotency, work, { personRecordIdOf: ({ preBookingID }) => preBookingID })
     },
   }
 }

@@ -46,7 +46,7 @@ export function staffEntryHandlers({ database, clock, hint }: HandlerDeps): Staf
           await audit.record(trx, account.id, { leadId: entry.id })
           return { status: 201, body: toStaffEntry(entry) }
         },
-        ({ leadId }) => leadId,
+        { personRecordIdOf: ({ leadId }) => leadId },
       )
       hint()
       return answer

@@ -2,6 +2,7 @@
  * How the operator erases a patient.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Knex } from 'knex'
 import { sendThrough } from '../../db/batch.ts'
 import { findAccountFor } from '../auth/staff-access.ts'
 import { findBill } from '../billing/bills-repository.ts'
@@ -25,6 +26,8 @@ interface ErasureHandlers {
 /** What the call waits for: one patient's data is mostly done by then. */
 const ANSWER_WITHIN_MS = 1500
 const LOOK_AGAIN_MS = 20
+/** For the answer to be kept. */
+const KEPT_WITHIN_MS = 1000
 
 export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
   const { database, clock, keys, retention } = deps
@@ -47,14 +50,16 @@ export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
         updatedAt: now,
         finishedAt: null,
       }
-      const ordered = await inKeyedTransaction(database, idempotency, async (trx) => {
+      const order = async (trx: Knex.Transaction) => {
         await insertErasure(trx, keys, erasure)
         await audit.record(trx, account.id, {
           erasureId: erasure.id,
           ...(subject.patientId === null ? {} : { patientId: subject.patientId }),
         })
-        return { status: 201, body: toErasureRow(erasure, retention) }
-      })
+        return { status: 201 as const, body: toErasureRow(erasure, retention) }
+      }
+      const unfinishedForMs = ANSWER_WITHIN_MS + KEPT_WITHIN_MS
+      const ordered = await inKeyedTransaction(database, idempotency, order, { unfinishedForMs })
       try {
         const answer = { ...ordered, body: toErasureRow(await carryOut(deps, erasure), retention) }
         const kept = idempotency.record(answer)

@@ -127,7 +127,7 @@ export function remainsOf({ logRetentionDays }: RetentionDays): Schemas['Erasure
       days: 2,
     },
     {
-      what: 'Idempotency-Keys: a hash of the request, and where it holds ids alone its answer, encrypted',
+      what: 'Idempotency-Keys: a hash of the request, and where it holds ids alone or refuses the request its answer, encrypted',
       why: 'a repeat must not make the entry anew',
       days: 2,
     },

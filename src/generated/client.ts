@@ -3060,7 +3060,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description A request with the same `Idempotency-Key` is still running. */
+        /** @description A request with the same `Idempotency-Key` is still running (then with `Retry-After`), or the person whom its answer told of has been erased since. */
         IdempotencyConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["XRequestId"];

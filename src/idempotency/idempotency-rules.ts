@@ -31,9 +31,16 @@ export interface KeyScope {
   keyHash: Buffer
 }
 
-/** A first answer: what the handler replied, or the error that it refused with. */
+/** What the handler replied. */
+interface FirstReply {
+  reply: Reply
+  /** The database's time, in milliseconds. Until then the request may still be running, and this is what was so far. */
+  unfinishedUntilMs?: number
+}
+
+/** A first answer: a reply, or the error that the handler refused with. */
 export type FirstAnswer =
-  { reply: Reply } | { refusal: { kind: ErrorKind; code: string; details: string; extras: ErrorExtras } }
+  FirstReply | { refusal: { kind: ErrorKind; code: string; details: string; extras: ErrorExtras } }
 
 export function isIdempotentOperation(operationId: string): boolean {
   return IDEMPOTENT_OPERATIONS.has(operationId)
@@ -104,7 +111,9 @@ export class DecidedByKey extends Error {
   }
 }
 
-export function replayed(first: FirstAnswer): DecidedByKey {
+/** @param nowMs the database's time */
+export function replayed(first: FirstAnswer, nowMs: number): DecidedByKey {
+  if ('reply' in first && (first.unfinishedUntilMs ?? 0) > nowMs) return inProgress()
   const answer = 'reply' in first ? first.reply : toError(first.refusal)
   const mark = { 'Idempotent-Replayed': 'true' }
   if (!(answer instanceof DomainError)) {

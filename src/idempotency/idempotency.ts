@@ -32,11 +32,16 @@ export interface Idempotency {
   isKeyed: boolean
   /** @throws DecidedByKey where the request was made before, or is being made */
   claim(send: Send): Promise<void>
-  /**
-   * Keeps the answer; to be committed with what it tells of.
-   * @param recordId of the record it tells of, where that is a person's: an erasure of the person empties it
-   */
-  record(reply: Reply, recordId?: string): Statement[]
+  /** Keeps the answer; to be committed with what it tells of. */
+  record(reply: Reply, keeping?: Keeping): Statement[]
+}
+
+/** How an answer is kept. */
+interface Keeping {
+  /** Of the record it tells of, where that is a person's: an erasure of the person empties it. */
+  recordId?: string | undefined
+  /** In milliseconds: it will be kept anew when the request has ended, and repeats are told to wait until then, or for so long. */
+  unfinishedForMs?: number | undefined
 }
 
 /** The same, as the API sees it around a handler. */
@@ -73,20 +78,21 @@ export const WITHOUT_KEY: RequestIdempotency = {
 /**
  * One transaction under the request's key, where it has one.
  * @param work what it does; its answer is kept
- * @param personRecordIdOf of the record that the answer tells of, where that is a person's
+ * @param keeping `personRecordIdOf`: of the record that the answer tells of, where that is a person's
  * @throws what `work` throws, and DecidedByKey
  */
 export async function inKeyedTransaction<Status extends number, Body>(
   database: Database,
   idempotency: Idempotency,
   work: (trx: Knex.Transaction) => Promise<{ status: Status; body: Body }>,
-  personRecordIdOf?: (body: Body) => string,
+  keeping: { personRecordIdOf?: (body: Body) => string; unfinishedForMs?: number } = {},
 ): Promise<{ status: Status; body: Body }> {
   return database.transaction(async (trx) => {
     const send = sendThrough(trx)
     await idempotency.claim(send)
     const answer = await work(trx)
-    await send(idempotency.record(answer, personRecordIdOf?.(answer.body)))
+    const { personRecordIdOf, unfinishedForMs } = keeping
+    await send(idempotency.record(answer, { recordId: personRecordIdOf?.(answer.body), unfinishedForMs }))
     return answer
   })
 }
@@ -115,7 +121,7 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
     if (!row || isExpired(row.createdAt, clock.now())) return
     if (!row.bodyHash.equals(bodyHash) && !row.bodyHash.equals(formerHash(request))) throw mismatch()
     if (row.answerSealed.length === 0) throw erasedSince()
-    throw replayed(JSON.parse(unseal(keys, row.answerSealed, boundTo).toString('utf8')))
+    throw replayed(JSON.parse(unseal(keys, row.answerSealed, boundTo).toString('utf8')), clock.nowMs())
   }
 
   async function claim(send: Send): Promise<void> {
@@ -150,7 +156,10 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
   return {
     isKeyed: true,
     claim,
-    record: (reply: Reply, recordId?: string) => keep({ reply }, recordId),
+    record: (reply: Reply, { recordId, unfinishedForMs }: Keeping = {}) => {
+      const until = unfinishedForMs === undefined ? {} : { unfinishedUntilMs: clock.nowMs() + unfinishedForMs }
+      return keep({ reply, ...until }, recordId)
+    },
     lookUp: async () => decide(await findKey(database.knex, scope)),
     settle,
   }

@@ -38,7 +38,7 @@ export function patientKeepingHandlers({ database, clock }: HandlerDeps): Patien
           await audit.record(trx, account.id, { patientId: patient.id })
           return { status: 201, body: toPatientRow(patient) }
         },
-        ({ patientId }) => patientId,
+        { personRecordIdOf: ({ patientId }) => patientId },
       )
     },
 

@@ -72,7 +72,9 @@ export function billReportHandlers({
       await audit.record(trx, account.id, { reportId: changed.id, billId: changed.billId })
       return { status, body: toReportRow(changed) }
     }
-    const answer = await inKeyedTransaction(database, idempotency, work, ({ reportId }) => reportId)
+    const answer = await inKeyedTransaction(database, idempotency, work, {
+      personRecordIdOf: ({ reportId }) => reportId,
+    })
     hint()
     await removeDiscarded(reportStore, discardedFiles)
     return answer

@@ -219,3 +219,38 @@ test('what told of a person goes with their erasure, and a repeat makes it no se
   expect(answers.length).toBe(3)
   expect((await app.database.knex('idempotency_keys').where({ record_id: others.body.patientId }).first()).answer.length).toBeGreaterThan(0) // prettier-ignore
 })
+
+test('a repeat of a pre-booking does not tell the integrator’s own number of a person who has been erased since', async () => {
+  const { token } = await app.accessTokens.issue(world.account.id)
+  const body = {
+    ...{
+      labID: world.lab.id,
+      integrator_id: 'PB-asha-98',
+      lead_source: 'Website',
+      mapped_tests: [{ id: world.test.id }],
+    },
+    patient_details: { first_name: 'Asha', gender: 'female', age: 34, age_type: 'year' },
+  }
+  const preBook = () => post('/client/billing/create', 'pre-booking', body, token)
+  const { preBookingID } = done(await preBook())
+  expect((await preBook()).body.preBookingID).toBe(preBookingID)
+  expect(done(await post(ofAccount('/erasures'), newKey(), { preBookingIds: [preBookingID] })).state).toBe('completed')
+  const repeat = await preBook()
+  expect([repeat.status, repeat.body.error?.code]).toEqual([409, 'erased'])
+})
+
+test('an erasure that is asked for twice at once has one answer, and whoever comes meanwhile is told to wait', async () => {
+  for (let n = 0; n < 5; n++) {
+    const contact = newContact()
+    done(await post(ofAccount('/patients'), newKey(), { contact, name: 'Asha Kulkarni' }))
+    const key = newKey()
+    const ask = () => post(ofAccount('/erasures'), key, { contact })
+    const answers = await Promise.all([ask(), ask(), ask()])
+    const last = done(await ask())
+    expect(last).toMatchObject({ state: 'completed', erased: { patients: 1 } })
+    for (const { status, body } of answers) {
+      if (status === 201) expect(body).toEqual(last)
+      else expect([status, body.error.code]).toEqual([409, 'idempotency_in_progress'])
+    }
+  }
+})

@@ -72,11 +72,17 @@ test('a refusal of the request itself is kept; what says nothing of it is not', 
 
 test('a repeat gets the first answer, marked as one', () => {
   const first = { reply: { status: 201, body: { id: 1 }, headers: { location: '/x' } } }
-  expect(replayed(first).answer).toEqual({
+  expect(replayed(first, 0).answer).toEqual({
     status: 201,
     body: { id: 1 },
     headers: { location: '/x', 'Idempotent-Replayed': 'true' },
   })
-  const refused = replayed(refusalToKeep(new DomainError('conflict', 'duplicate_entry', 'there is one'))!).answer
+  const refused = replayed(refusalToKeep(new DomainError('conflict', 'duplicate_entry', 'there is one'))!, 0).answer
   expect(refused).toMatchObject({ code: 'duplicate_entry', extras: { headers: { 'Idempotent-Replayed': 'true' } } })
+})
+
+test('what is not the last word yet is not repeated, unless whoever was to say it has not for too long', () => {
+  const soFar = { reply: { status: 201, body: { state: 'running' } }, unfinishedUntilMs: 5000 }
+  expect(replayed(soFar, 4999).answer).toMatchObject({ code: 'idempotency_in_progress' })
+  expect(replayed(soFar, 5000).answer).toMatchObject({ status: 201, body: { state: 'running' } })
 })
