@@ -31,8 +31,18 @@ export interface EventWindow {
   limit: number
 }
 
+interface EventRow {
+  id: string
+  type: string
+  subject_id: string
+  /** Null: it is about nothing that is erased. */
+  record_id: string | null
+  /** Null: no erasure has it yet. */
+  erased: string | null
+}
+
 /**
- * The events of a window that are about these records, or are messages to them.
+ * The events of a window that are about these records, or are messages to them, but for those that an erasure has already.
  * @returns `last`: where the next window begins; undefined: there are no more
  */
 export async function listEventsOfSubject(
@@ -42,12 +52,14 @@ export async function listEventsOfSubject(
   { labId, after, limit }: EventWindow,
 ): Promise<{ ids: string[]; last: string | undefined }> {
   const [rows] = await knex.raw(
-    `SELECT e.id, e.type, e.subject_id, r.record_id FROM (
+    `SELECT e.id, e.type, e.subject_id, r.record_id, x.event_id AS erased FROM (
        SELECT id, type, subject_id FROM events WHERE lab_id = ? AND id > ? ORDER BY id LIMIT ?
-     ) e LEFT JOIN erased_records r ON r.erasure_id = ? AND r.record_id = e.subject_id ORDER BY e.id`,
+     ) e LEFT JOIN erased_records r ON r.erasure_id = ? AND r.record_id = e.subject_id
+     LEFT JOIN erased_events x ON x.event_id = e.id ORDER BY e.id`,
     [labId, after, limit, erasureId],
   )
-  const found = rows as { id: string; type: string; subject_id: string; record_id: string | null }[]
+  const window = rows as EventRow[]
+  const found = window.filter(({ erased }) => erased === null)
   const ids = found.filter((row) => row.record_id !== null).map(({ id }) => id)
   const byHand = await listMessagesByHand(
     knex,
@@ -58,7 +70,7 @@ export async function listEventsOfSubject(
     const to = JSON.parse(body.toString('utf8')).data?.message?.recipient
     if (to && isTheirs(to)) ids.push(id)
   }
-  return { ids, last: found.length < limit ? undefined : found.at(-1)!.id }
+  return { ids, last: window.length < limit ? undefined : window.at(-1)!.id }
 }
 
 /** Whom a message by hand is for stands in its body alone: it may be about nothing but itself, or about somebody else's entry. */

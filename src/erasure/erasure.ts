@@ -23,12 +23,10 @@ import { listGone, listPeopleOf, listShared } from './erased-people-repository.t
 import { PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
 import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
 import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
+import { eraseBills, eraseEntries, erasePreBookings, eraseReports } from './emptied-records-repository.ts'
 import {
   deletePatients,
   deleteReportsOfPatients,
-  eraseBills,
-  eraseEntries,
-  erasePreBookings,
   listBillsOfPatients,
   listEntriesOfContact,
   listEntriesOfEmail,
@@ -202,9 +200,10 @@ async function eraseRecords(
   const { id, accountId } = erasure
   const { entries, preBookings, bills, patients } = await lockTogether(trx, accountId, seeds)
   addPeople(erasure.subject!, await listPeopleOf(trx, entries, bills))
-  const { items, guards } = await eraseEntries(trx, accountId, entries, now)
-  await erasePreBookings(trx, preBookings, now)
-  const { reportIds, fileIds } = await eraseBills(trx, bills, now)
+  const { items, guards, ...erased } = await eraseEntries(trx, accountId, entries, now)
+  const erasedPreBookings = await erasePreBookings(trx, preBookings, now)
+  const erasedBills = await eraseBills(trx, bills, now)
+  const { reportIds, reports, fileIds } = await eraseReports(trx, bills, now)
   await insertErasedRecords(trx, id, 'entry', entries)
   await insertErasedRecords(trx, id, 'pre_booking', preBookings)
   await insertErasedRecords(trx, id, 'bill', bills)
@@ -212,12 +211,12 @@ async function eraseRecords(
   await removeFiles(deps, fileIds)
   await erasePatients(trx, erasure, await listLeftOver(trx, patients), { isOfRecord: true, wasPatient: true })
   count(erasure, {
-    entries: entries.length,
+    entries: erased.entries,
     entryItems: items,
     dayGuards: guards,
-    preBookings: preBookings.length,
-    bills: bills.length,
-    reports: reportIds.length,
+    preBookings: erasedPreBookings,
+    bills: erasedBills,
+    reports,
     reportFiles: fileIds.length,
   })
 }

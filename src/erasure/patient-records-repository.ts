@@ -1,11 +1,10 @@
 /**
- * Finds a patient's records and takes the person out of them: entries, pre-bookings, bills with their reports, patients. What
- * belongs together goes in one transaction, under the locks under which everybody else changes these rows, so that what is
- * told of a record afterwards is told without the person.
+ * Finds a patient's records: entries, pre-bookings, bills with their reports, patients. What belongs together goes in one
+ * transaction, under the locks under which everybody else changes these rows, so that what is told of a record afterwards is told
+ * without the person.
  */
 import type { Knex } from 'knex'
-import { dayGuardsOf } from '../crm/entry-rules.ts'
-import { ERASED_NAME, isOfSubject, tidy, type ErasureSubject } from './erasure-rules.ts'
+import { isOfSubject, tidy, type ErasureSubject } from './erasure-rules.ts'
 
 /** Records that belong together. */
 export interface RecordIds {
@@ -24,8 +23,6 @@ export interface Patient {
 export interface RecordsTogether extends RecordIds {
   patients: string[]
 }
-
-const DAY_MS = 86_400_000
 
 /** Entries with the contact behind `after`; only those of the name, where there is one. */
 export async function listEntriesOfContact(
@@ -156,103 +153,6 @@ export async function listBillsOfPatients(
     .limit(limit)
     .forUpdate()
     .pluck('id')
-}
-
-/** Takes the person out of locked entries. @returns how many items and day guards were changed and removed with them */
-export async function eraseEntries(
-  trx: Knex.Transaction,
-  accountId: string,
-  ids: string[],
-  now: Date,
-): Promise<{ items: number; guards: number }> {
-  if (ids.length === 0) return { items: 0, guards: 0 }
-  const { time_zone: timeZone } = await trx('accounts').where({ id: accountId }).first('time_zone')
-  const rows = await trx('entries').whereIn('id', ids).select('id', 'contact', 'email', 'created_at')
-  let guards = 0
-  for (const row of rows) {
-    const made = { contact: row.contact, email: row.email, createdAt: row.created_at }
-    // A guard is a hash that ten digits are soon tried out against. The day's place is free then: who comes again is new.
-    if (dayGuardsOf(made as Parameters<typeof dayGuardsOf>[0], timeZone).length === 0) continue
-    guards += await trx('entry_day_guards')
-      .where({ account_id: accountId, entry_id: row.id })
-      // The account's time zone may have been changed since.
-      .where('day', '>=', dayOf(row.created_at.getTime() - DAY_MS))
-      .where('day', '<=', dayOf(row.created_at.getTime() + DAY_MS))
-      .delete()
-  }
-  await trx('entries')
-    .whereIn('id', ids)
-    .update({
-      first_name: ERASED_NAME,
-      last_name: null,
-      contact: null,
-      email: null,
-      integrator_id: null,
-      details: '{}',
-      version: trx.raw('version + 1'),
-      updated_at: now,
-    })
-  // Free texts: anything may stand in them. What is of the catalogue says nothing of anybody.
-  const items: number = await trx('entry_items')
-    .whereIn('entry_id', ids)
-    .where({ unmapped: true })
-    .update({ name: ERASED_NAME })
-  return { items, guards }
-}
-
-const dayOf = (timeMs: number) => new Date(timeMs).toISOString().slice(0, 10)
-
-/** The barcode's hash stays: it is unique, and the tube still has its label. */
-export async function erasePreBookings(trx: Knex.Transaction, ids: string[], now: Date): Promise<void> {
-  if (ids.length === 0) return
-  await trx('pre_bookings')
-    .whereIn('id', ids)
-    .update({
-      integrator_id: '',
-      first_name: ERASED_NAME,
-      last_name: null,
-      gender: 'other',
-      age: 0,
-      age_type: 'year',
-      barcode: null,
-      version: trx.raw('version + 1'),
-      updated_at: now,
-    })
-  await trx('pre_booking_items')
-    .whereIn('pre_booking_id', ids)
-    .whereNull('item_id')
-    .update({ name: ERASED_NAME, tests: null })
-}
-
-/**
- * Takes the person out of locked bills and their reports.
- * @returns the reports, and the ids of their files, whose rows are gone
- */
-export async function eraseBills(
-  trx: Knex.Transaction,
-  ids: string[],
-  now: Date,
-): Promise<{ reportIds: string[]; fileIds: string[] }> {
-  if (ids.length === 0) return { reportIds: [], fileIds: [] }
-  await trx('bills')
-    .whereIn('id', ids)
-    .update({
-      patient_id: null,
-      patient_name: ERASED_NAME,
-      contact: null,
-      integrator_id: null,
-      version: trx.raw('version + 1'),
-      updated_at: now,
-    })
-  await trx('bill_items').whereIn('bill_id', ids).whereNull('item_id').update({ name: ERASED_NAME, tests: null })
-  const reportIds: string[] = await trx('reports').whereIn('bill_id', ids).orderBy('id').pluck('id')
-  if (reportIds.length === 0) return { reportIds, fileIds: [] }
-  const fileIds: string[] = await trx('report_files').whereIn('report_id', reportIds).pluck('id')
-  await trx('reports')
-    .whereIn('id', reportIds)
-    .update({ patient_id: null, file_id: null, tests: '[]', version: trx.raw('version + 1'), updated_at: now })
-  await trx('report_files').whereIn('report_id', reportIds).delete()
-  return { reportIds, fileIds }
 }
 
 /** The subject's patients, locked: whoever makes a bill of one waits, and makes another patient then. */

@@ -182,6 +182,26 @@ test.each(['upload', 'amend'])('an %s that is under way while its patient is era
   expect(await own.tracesOf(person)).toEqual([])
 })
 
+test('what is erased again by its id is not changed again, and nothing of it counts', async () => {
+  const person = somebody()
+  const leadId = await leadOf(person)
+  const preBookingId = await own.staff.preBook({ integrator_id: person.mark })
+  const { billId } = await bill(person)
+  done(await own.staff.post(`/bills/${billId}/reports`, {}))
+  const order = { leadIds: [leadId], preBookingIds: [preBookingId], billIds: [billId] }
+  const first = (await erase(order)).erased
+  expect(first).toMatchObject({ entries: 1, preBookings: 1, bills: 1, reports: 1, patients: 1, events: 2 })
+  const versions = async () => {
+    const { knex } = own.app.database
+    const ids = [leadId, preBookingId, billId]
+    return Promise.all(['entries', 'pre_bookings', 'bills'].map((table, n) => knex(table).where({ id: ids[n] }).pluck('version'))) // prettier-ignore
+  }
+  const before = await versions()
+  const again = (await erase(order)).erased
+  expect(again).toEqual(Object.fromEntries(Object.keys(again).map((what) => [what, 0])))
+  expect(await versions()).toEqual(before)
+})
+
 test('the login of a patient goes with their last bill, also where a lead of theirs stays', async () => {
   const person = somebody()
   const { billId } = await bill(person)
