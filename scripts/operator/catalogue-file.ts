@@ -58,7 +58,7 @@ interface CsvRecord {
  * after it is lost. No cell of an import may have line breaks anyhow.
  */
 function readRecords(text: string, delimiter: string): CsvRecord[] {
-  const options = { delimiter, relax_column_count: true, skip_empty_lines: true }
+  const options = { delimiter, record_delimiter: '\n', relax_column_count: true, skip_empty_lines: true }
   try {
     const records = parse(text, { ...options, info: true }) as unknown as {
       record: string[]
@@ -68,7 +68,7 @@ function readRecords(text: string, delimiter: string): CsvRecord[] {
   } catch (error) {
     if (!(error instanceof CsvError)) throw error
   }
-  return text.split(/\r\n|\n|\r/).flatMap((textOfLine, index): CsvRecord[] => {
+  return text.split('\n').flatMap((textOfLine, index): CsvRecord[] => {
     const line = index + 1
     try {
       return parse(textOfLine, options).map((cells) => ({ line, cells }))
@@ -81,8 +81,9 @@ function readRecords(text: string, delimiter: string): CsvRecord[] {
 
 function decode(bytes: Buffer): string {
   try {
-    // Without the mark at the beginning, which spreadsheets write.
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    // Without the mark at the beginning, which spreadsheets write, and with one kind of line breaks: files have several, and then
+    // lines are neither told apart nor counted.
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes).replace(/\r\n?/g, '\n')
   } catch {
     throw new Refusal('the file is not UTF-8: save it as such')
   }
