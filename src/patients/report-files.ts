@@ -38,14 +38,25 @@ export function serveReportFiles(deps: ReportFileDeps): RequestHandler {
     if (!isValidLink(deps.keys, 'report', reportId, query, deps.clock.now())) {
       throw new DomainError('forbidden', 'invalid_report_link', 'the link is wrong or expired: list the reports again')
     }
-    const fileId = await findStoredFileId(deps.knex, reportId)
-    const file = fileId === undefined ? undefined : await deps.reportStore.open(fileId)
-    if (fileId === undefined || file === undefined) throw notFound('the file of this report is gone')
+    const opened = await openCurrent(deps, reportId)
+    if (!opened) throw notFound('the file of this report is gone')
     try {
-      await sendFile(req, res, { file, fileId, reportId })
+      await sendFile(req, res, { ...opened, reportId })
     } finally {
-      await file.close()
+      await opened.file.close()
     }
+  }
+}
+
+/** A draft may be given another file between the look at which it has and its opening. */
+async function openCurrent({ knex, reportStore }: ReportFileDeps, reportId: string) {
+  let last: string | undefined
+  for (;;) {
+    const fileId = await findStoredFileId(knex, reportId)
+    if (fileId === undefined || fileId === last) return undefined
+    const file = await reportStore.open(fileId)
+    if (file) return { file, fileId }
+    last = fileId
   }
 }
 

@@ -57,7 +57,7 @@ describe('a report', () => {
     const [completed] = await world.eventsOf(reportId)
     const [, billCompleted] = await world.eventsOf(billId)
     expect([completed.integratorID, billCompleted.integratorID]).toEqual(['CRM-9', 'CRM-9'])
-    expect(billCompleted).toMatchObject({ type: 'bill.completed', data: { bill: { status: 'completed', version: 2 } } })
+    expect(billCompleted).toMatchObject({ type: 'bill.completed', data: { bill: { status: 'completed', version: 3 } } })
   })
 
   test('lists the tests of a package by name, and each test once', async () => {
@@ -71,6 +71,19 @@ describe('a report', () => {
     const { billId } = done(await world.post(`/bookings/${leadId}/bill`))
     const { tests } = done(await world.post(`/bills/${billId}/reports`, {}))
     expect(tests).toEqual([world.test.name, 'Ferritin', 'Allergy panel'])
+  })
+
+  test('that is given another file while its link is followed has one all the time', async () => {
+    const { reportId } = await uploadedReport(world)
+    const { reportUrl } = done(await world.get(`/reports/${reportId}`))
+    const { open } = app.reportStore
+    const other = Buffer.from('%PDF-1.4\nanother one\n%%EOF\n')
+    app.reportStore.open = async (fileId) => {
+      app.reportStore.open = open
+      done(await world.putPdf(`/reports/${reportId}/upload`, other))
+      return open(fileId)
+    }
+    expect(await fetchFile(reportUrl)).toMatchObject({ status: 200, body: other })
   })
 
   test('is seen by its patient once it is signed off', async () => {
