@@ -132,14 +132,24 @@ function anotherDay(at: Date): Date {
 
 /** Two active ones; where the account has fewer, they are made. */
 async function claimPhlebotomists(trx: Knex.Transaction, accountId: string, now: Date): Promise<string[]> {
-  const listed = await listPhlebotomists(trx, accountId, undefined, 100)
-  const active = listed.filter((phlebotomist) => phlebotomist.active).map(({ id }) => id)
+  let active = await listActive(trx, accountId)
+  if (active.length < 2) {
+    // Of walks at once one makes them.
+    await trx('accounts').where({ id: accountId }).forUpdate().first('id')
+    active = await listActive(trx, accountId)
+  }
   for (const name of PHLEBOTOMISTS.slice(0, Math.max(0, 2 - active.length))) {
     const id = newId(now.getTime())
     await insertPhlebotomist(trx, { id, accountId, name, active: true, createdAt: now })
     active.push(id)
   }
   return active.slice(0, 2)
+}
+
+/** As they are when it is asked: what another walk has committed meanwhile counts. */
+async function listActive(trx: Knex.Transaction, accountId: string): Promise<string[]> {
+  const listed = await listPhlebotomists(trx, accountId, undefined, 100)
+  return listed.filter((phlebotomist) => phlebotomist.active).map(({ id }) => id)
 }
 
 /** Each step has a time of its own. */

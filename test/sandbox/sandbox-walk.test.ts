@@ -127,3 +127,15 @@ test('a discount above what the items cost is taken off as far as they cost some
   const other = await world.createEntry({ discountAmount: 500 })
   expect(done(await walk(world, other, { ending: 'cancelled' })).data.bookingStatus).toBe('Cancelled')
 })
+
+test('walks at once on a new sandbox share two phlebotomists', async () => {
+  const world = await sandbox()
+  const { knex } = app.database
+  const known = await knex('phlebotomists').where({ account_id: world.account.id }).pluck('id')
+  await knex('phlebotomists').where({ account_id: world.account.id }).update({ active: false })
+  const leadIds = await Promise.all([1, 2, 3, 4, 5].map(() => world.createEntry()))
+  const answers = await Promise.all(leadIds.map((leadId) => walk(world, leadId, { ending: 'cancelled' })))
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
+  const made = await knex('phlebotomists').where({ account_id: world.account.id }).whereNotIn('id', known).pluck('name')
+  expect(made.sort()).toEqual(['Sandbox Phlebotomist One', 'Sandbox Phlebotomist Two'])
+})
