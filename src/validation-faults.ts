@@ -64,13 +64,15 @@ function choiceComplaint({ keyword }: ErrorObject, choice: string[]): string {
     : `must have an item in at least one of ${choice.join(', ')}`
 }
 
-/** A format says in words what the pattern beside it says in signs. */
+/** A format says in words what the pattern beside it says in signs, unless that is `https://`, which says more. */
 function isSaidBetter(error: ErrorObject, errors: ErrorObject[]): boolean {
-  return (
-    error.keyword === 'pattern' &&
-    errors.some((other) => other.keyword === 'format' && other.instancePath === error.instancePath)
-  )
+  const other = { pattern: 'format', format: 'pattern' }[error.keyword]
+  const beside = errors.find(({ keyword, instancePath }) => keyword === other && instancePath === error.instancePath)
+  if (!beside) return false
+  return isOfHttps(error) ? false : beside.keyword === 'format' || isOfHttps(beside)
 }
+
+const isOfHttps = ({ keyword, params }: ErrorObject): boolean => keyword === 'pattern' && HTTPS.includes(params.pattern)
 
 /** `/requestBody/tests/0/cost` is `tests.0.cost`, `/query/labID` is `labID`. */
 function fieldOf({ instancePath, keyword, params }: ErrorObject): string {
@@ -101,7 +103,7 @@ function complaint(error: ErrorObject, field: string): string {
     case 'const':
       return `must be ${JSON.stringify(params.allowedValue)}`
     case 'pattern':
-      return FORMATS[parentSchema?.format]
+      return FORMATS[parentSchema?.format] && !isOfHttps(error)
         ? `must be ${FORMATS[parentSchema?.format]}`
         : patternComplaint(params.pattern) + repeated(field, data)
     case 'format':

@@ -145,6 +145,10 @@ test('one can be made only for an active lab of the account, some event and an a
     ].map((fields) => call('POST', of(), webhookBody(fields))),
   )
   expect(answers.map(({ status }) => status)).toEqual([400, 400, 400, 400, 400])
+  for (const endpoint of ['http://a.example/', 'ftp://x/', 'x']) {
+    const { body } = await call('POST', of(), webhookBody({ endpoint }))
+    expect(body.error.details).toBe(`endpoint must begin with https://, not ${endpoint}`)
+  }
   expect((await call('POST', of(), webhookBody({ labID: closed.id }))).body.error.code).toBe('invalid_state')
   const staff = await buildOperatorKey(app, { role: 'staff' })
   expect((await app.call('POST', of(), { token: staff, body: webhookBody() })).status).toBe(403)
