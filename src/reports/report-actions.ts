@@ -4,7 +4,7 @@
 import type { BillingCall, FileDiscardingCall } from '../billing/bill-actions.ts'
 import { claimBill, completeWhenReported } from '../billing/bill-actions.ts'
 import { reportTestsOf, type Bill } from '../billing/bill-rules.ts'
-import { lockBill, updateReportOfItems } from '../billing/bills-repository.ts'
+import { lockBill, updateBill, updateReportOfItems } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { listErasedRecords } from '../erasure/erasures-repository.ts'
 import { conflict, notFound } from '../errors.ts'
@@ -48,6 +48,8 @@ export async function createReport(
   }
   await insertBillReport(trx, report)
   await updateReportOfItems(trx, bill.id, positions, report.id)
+  // Its items say from now on which report they are in.
+  if (positions.length > 0) await updateBill(trx, { ...bill, version: bill.version + 1 }, now)
   return report
 }
 
