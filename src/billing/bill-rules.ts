@@ -160,15 +160,6 @@ export function quotedItems(entry: Entry, known: CataloguePrices): BillItem[] {
   return entry.items.map((item) => billItem(item, known))
 }
 
-/**
- * What an entry's items would be billed at; undefined where there is neither a total nor any price.
- * @throws 400 where the discount is more than they cost, or they cost more than a bill may be of
- */
-export function quotedAmount(entry: Entry, known: CataloguePrices): number | undefined {
-  if (!isQuotable(entry, known)) return undefined
-  return entry.totalAmount ?? totalOf(quotedItems(entry, known), entry.discountAmount)
-}
-
 /** Whether there is a total or a price. */
 export function isQuotable(entry: Entry, known: CataloguePrices): boolean {
   return entry.totalAmount !== null || quotedItems(entry, known).some(({ price }) => price !== null)

@@ -805,7 +805,7 @@ export interface paths {
         head?: never;
         /**
          * Change a test
-         * @description Changes what is sent. An inactive test is not listed for integrators and can be ordered no more; packages that contain it stay as they are. Entries and pre-bookings keep the name and price that they were made with.
+         * @description Changes what is sent. An inactive test is not listed for integrators and can be ordered no more; packages that contain it stay as they are. Entries and pre-bookings keep the name that they were made with, and the price, but an entry that was sent without one and has not been quoted, which is quoted and billed at the price of then.
          */
         patch: operations["updateTest"];
         trace?: never;
@@ -829,7 +829,7 @@ export interface paths {
         head?: never;
         /**
          * Change a package
-         * @description Changes what is sent. An inactive package is not listed for integrators and can be ordered no more. Entries and pre-bookings keep the name and price that they were made with.
+         * @description Changes what is sent. An inactive package is not listed for integrators and can be ordered no more. Entries and pre-bookings keep the name that they were made with, and the price, but an entry that was sent without one and has not been quoted, which is quoted and billed at the price of then.
          */
         patch: operations["updatePackage"];
         trace?: never;
@@ -1714,7 +1714,7 @@ export interface paths {
         put?: never;
         /**
          * Send a quotation to the patient
-         * @description Sends what the entry's items cost, with a link to the quotation that lasts 7 days. Emits `quotation.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         * @description Sends what the entry's items cost, with a link to the quotation that lasts 7 days. What was quoted is agreed: an item that had no price of its own has the quoted one from then on, which raises the entry's version. Emits `quotation.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
          */
         post: operations["sendQuotation"];
         delete?: never;

@@ -4,11 +4,19 @@
  */
 import type { Account } from '../accounts/accounts-repository.ts'
 import { claimBill, type BillingCall } from '../billing/bill-actions.ts'
-import { fullName, quotedAmount, type Bill } from '../billing/bill-rules.ts'
+import {
+  fullName,
+  isBillable,
+  isQuotable,
+  nearestAmount,
+  type Bill,
+  type CataloguePrices,
+} from '../billing/bill-rules.ts'
 import { findCataloguePrices } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { claimEntry } from '../crm/booking-actions.ts'
 import type { Entry } from '../crm/entry-rules.ts'
+import { updateEntry, updateEntryItem } from '../crm/staff-entries-repository.ts'
 import type { Booking } from '../events/entry-payloads.ts'
 import type { MessageEvent, MessageSubject, NewMessage } from '../events/message-payloads.ts'
 import { newId } from '../ids.ts'
@@ -89,17 +97,26 @@ export async function sendPhlebotomist(call: MessageCall, leadId: string): Promi
   })
 }
 
-/** What the entry's items would cost. @throws 404; 409 also for an entry without a contact, or without anything to pay */
+/**
+ * What the entry's items cost. From then on they cost that, whatever the catalogue says later: it is what the link shows and what is
+ * billed.
+ * @throws 404; 409 also for an entry without a contact, without anything to pay, or with a discount of more than that
+ */
 export async function sendQuotation(call: MessageCall, leadId: string, links: PublishedLinks): Promise<MessageEvent> {
   const { trx, accountId } = call
   const { entry } = await claimEntry({ ...call, leadId }, 'sendQuotation')
   const known = await findCataloguePrices(trx, accountId, entry)
-  const amount = quotedAmount(entry, known)
-  if (amount === undefined) throw invalidState('the entry has neither a total nor an item with a price to quote')
+  if (!isQuotable(entry, known)) throw invalidState('the entry has neither a total nor an item with a price to quote')
+  if (!isBillable(entry, known)) {
+    throw invalidState(
+      'the items cost less than the discount of the entry, or more than 9999999999.99: bill it with a total',
+    )
+  }
+  await keepPrices(call, entry, known)
   const variables = {
     patient_name: nameOf(entry),
     lab_name: await labNameOf(call, entry.labId),
-    amount: formatAmount(amount),
+    amount: formatAmount(nearestAmount(entry, known)),
   }
   const attachmentUrl = links.quotation(accountId, entry.id, call.now)
   return recordOfEntry(call, entry, {
@@ -107,6 +124,17 @@ export async function sendQuotation(call: MessageCall, leadId: string, links: Pu
     ...renderMessage('quotation.send', variables),
     attachmentUrl,
   })
+}
+
+async function keepPrices({ trx, now }: MessageCall, entry: Entry, known: CataloguePrices): Promise<void> {
+  let isChanged = false
+  for (const [position, item] of entry.items.entries()) {
+    const price = item.itemId === null ? undefined : known.prices.get(item.itemId)
+    if (item.price !== null || price === undefined) continue
+    await updateEntryItem(trx, entry.id, position, { ...item, price })
+    isChanged = true
+  }
+  if (isChanged) await updateEntry(trx, { ...entry, version: entry.version + 1 }, now)
 }
 
 async function recordOfEntry(call: MessageCall, entry: Entry, message: Unsent): Promise<MessageEvent> {

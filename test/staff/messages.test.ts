@@ -61,15 +61,32 @@ test('a quotation says the agreed total, or else what the catalogue asks; withou
   expect(await amountOf({ totalAmount: 99 })).toBe('99.00')
   const bare = await world.createEntry({ tests: [] })
   expect((await world.post(`/entries/${bare}/send-quotation`)).body.error.code).toBe('invalid_state')
-  // The link shows it at the prices of now: one that has fallen below the discount costs nothing.
-  const discounted = await world.createEntry({ tests: [{ test: dear.id }], discountAmount: 1000 })
-  const { attachmentUrl } = (await sent(`/entries/${discounted}/send-quotation`)).data.message
+})
+
+test('what was quoted is what the link shows and what is billed, whatever the catalogue says by then', async () => {
+  const dear = await buildTest(app, world.lab, { cost: 1250.5 })
+  const leadId = await world.createBooking({ tests: [{ test: dear.id }], discountAmount: 1000 })
+  const entry = async () => done(await world.get(`/entries/${leadId}`))
+  const before = await entry()
+  const { attachmentUrl } = (await sent(`/entries/${leadId}/send-quotation`)).data.message
+  const quoted = await entry()
+  expect([before.items[0].price, quoted.items[0].price, quoted.version - before.version]).toEqual([null, 1250.5, 1])
   await app.database.knex('tests').where({ id: dear.id }).update({ cost: 600 })
-  expect((await world.post(`/entries/${discounted}/send-quotation`)).body.error.fields).toMatchObject([
-    { field: 'discountAmount' },
-  ])
+  expect((await sent(`/entries/${leadId}/send-quotation`)).data.message.variables.amount).toBe('250.50')
+  expect((await entry()).version).toBe(quoted.version)
   const shown = await fetch(attachmentUrl)
-  expect([shown.status, /[^\d]0\.00/.test(await shown.text())]).toEqual([200, true])
+  expect([shown.status, /[^\d]250\.50/.test(await shown.text())]).toEqual([200, true])
+  expect(done(await world.post(`/bookings/${leadId}/bill`)).totalAmount).toBe(250.5)
+})
+
+test('what costs less than its discount can not be quoted', async () => {
+  const leadId = await world.createEntry({ tests: [{ test: world.test.id, cost: 50 }], discountAmount: 100 })
+  const { status, body } = await world.post(`/entries/${leadId}/send-quotation`)
+  expect([status, body.error.code, body.error.details]).toEqual([
+    409,
+    'invalid_state',
+    expect.stringMatching(/discount/),
+  ])
 })
 
 test('a bill and a report go to the number that the patient has now, not to the one they were made with', async () => {
@@ -94,7 +111,7 @@ test('a bill and a report are sent about themselves, with the integratorID, the 
   expect(report.data.message).toMatchObject({ kind: 'report', version: 3, billId, leadId, reportId })
   expect((await fetch(report.data.message.attachmentUrl)).status).toBe(200)
   const bill = await sent(`/bills/${billId}/send`)
-  expect(bill.data.message).toMatchObject({ kind: 'bill', version: 2, billId, leadId, reportId: null })
+  expect(bill.data.message).toMatchObject({ kind: 'bill', version: 3, billId, leadId, reportId: null })
   expect(bill.data.message.text).toContain('Rs 350.00')
   const file = await fetch(bill.data.message.attachmentUrl)
   expect([file.status, file.headers.get('content-type')]).toEqual([200, 'application/pdf'])
