@@ -31,14 +31,23 @@ export function nextWaitMs(failed: FailedAttempt, scheduleSeconds: number[], ran
   return Math.round(Math.min(Math.max(waitMs, askedMs) + jitterMs, waitMs * RETRY_AFTER_FACTOR))
 }
 
+/** More than any wait: some thirty years. */
+const LONGEST_SECONDS = 999_999_999
+
+/** The three forms of an HTTP date (RFC 9110 5.6.7): today's, that of RFC 850, and that of C's asctime, which names no zone. */
+const IMF_FIXDATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/
+const RFC850_DATE = /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/
+const ASCTIME_DATE = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/
+
 /**
  * Reads `Retry-After`: seconds or an HTTP date (RFC 9110 10.2.3).
  * @returns milliseconds from now, or undefined when it says nothing usable
  */
 export function parseRetryAfter(value: string | undefined, nowMs: number): number | undefined {
   if (value === undefined) return undefined
-  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000
-  if (!/^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/.test(value)) return undefined
-  const at = Date.parse(value)
+  if (/^\d+$/.test(value)) return Math.min(Number(value), LONGEST_SECONDS) * 1000
+  const isOfZone = IMF_FIXDATE.test(value) || RFC850_DATE.test(value)
+  if (!isOfZone && !ASCTIME_DATE.test(value)) return undefined
+  const at = Date.parse(isOfZone ? value : `${value} GMT`)
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
 }

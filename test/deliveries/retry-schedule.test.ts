@@ -52,13 +52,22 @@ describe('Retry-After', () => {
   test('is read as seconds or as an HTTP date', () => {
     expect(parseRetryAfter('120', nowMs)).toBe(120_000)
     expect(parseRetryAfter('Fri, 20 Nov 2026 10:00:30 GMT', nowMs)).toBe(30_000)
+    expect(parseRetryAfter('99999999999999', nowMs)).toBe(999_999_999_000)
+    expect(parseRetryAfter('9'.repeat(400), nowMs)).toBe(999_999_999_000)
+  })
+
+  test.each(['Friday, 20-Nov-26 10:00:30 GMT', 'Fri Nov 20 10:00:30 2026'])('is read as one of old: %s', (value) => {
+    expect(parseRetryAfter(value, nowMs)).toBe(30_000)
   })
 
   test('a date in the past asks for nothing', () => {
     expect(parseRetryAfter('Fri, 20 Nov 2026 09:00:00 GMT', nowMs)).toBe(0)
   })
 
-  test.each([undefined, '', '-5', '1.5', 'soon', '2026-11-20', '99999999999999'])('%s says nothing', (value) => {
-    expect(parseRetryAfter(value, nowMs)).toBeUndefined()
-  })
+  test.each([undefined, '', '-5', '1.5', 'soon', '2026-11-20', 'Fri Nov 20 10:00:30 2026 IST'])(
+    '%s says nothing',
+    (value) => {
+      expect(parseRetryAfter(value, nowMs)).toBeUndefined()
+    },
+  )
 })
