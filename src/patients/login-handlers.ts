@@ -30,7 +30,7 @@ import {
 } from './otp-rules.ts'
 import { isPatientContact } from './patients-repository.ts'
 import type { PatientClaims } from './patient-token.ts'
-import { insertSms } from './sms-repository.ts'
+import { giveUpSms, insertSms } from './sms-repository.ts'
 import { sealSms } from './sms-sender.ts'
 
 interface LoginHandlers {
@@ -39,15 +39,17 @@ interface LoginHandlers {
 }
 
 export function loginHandlers({ database, clock, keys, smsSender, patientTokens }: HandlerDeps): LoginHandlers {
-  /** Code, SMS and contact in one transaction: a code that was sent is known, and one that is known is sent. */
+  /**
+   * Code, SMS and contact in one transaction: a code that was sent is known, and one that is known is sent.
+   * @returns the code's id, which its SMS has as well
+   */
   async function insertCode(trx: Knex.Transaction, contact: OtpContact, isPatient: boolean, now: Date) {
     const code = newCode()
     const codeId = newId(now.getTime())
-    const smsId = newId(now.getTime())
     const expiresAt = new Date(now.getTime() + CODE_TTL_MS)
     const to = unseal(keys, contact.contactSealed, contactSealName(contact.hash)).toString('utf8')
     // Sealed for nobody, too: a number that no patient has takes the same work, and gets no SMS.
-    const content = sealSms(keys, smsId, to, smsText(code))
+    const content = sealSms(keys, codeId, to, smsText(code))
     await insertOtpCode(trx, contact.hash, {
       id: codeId,
       codeHash: codeHash(keys, codeId, code),
@@ -56,15 +58,17 @@ export function loginHandlers({ database, clock, keys, smsSender, patientTokens 
       expiresAt,
       usedAt: null,
     })
+    // What has not gone out yet of the code before would be a code that is dead.
+    if (contact.codeId !== null) await giveUpSms(trx, contact.codeId)
     await insertSms(trx, {
-      id: smsId,
+      id: codeId,
       accountId: contact.accountId,
       content: isPatient ? content : null,
       createdAt: now,
       expiresAt,
     })
     await updateOtpContact(trx, contact.accountId, contact.hash, { codeId })
-    return { codeId, smsId }
+    return codeId
   }
 
   return {
@@ -72,7 +76,7 @@ export function loginHandlers({ database, clock, keys, smsSender, patientTokens 
       const hash = contactHash(keys, account.id, body.contact)
       const contactSealed = seal(keys, Buffer.from(body.contact, 'utf8'), contactSealName(hash))
       const otpToken = newSecret()
-      const smsId = await database.transaction(async (trx) => {
+      const newCodeId = await database.transaction(async (trx) => {
         const now = clock.now()
         const contact = await claimOtpContact(trx, { hash, accountId: account.id, contactSealed }, now)
         const isPatient = await isPatientContact(trx, account.id, body.contact)
@@ -81,11 +85,11 @@ export function loginHandlers({ database, clock, keys, smsSender, patientTokens 
         const sentAt = codes.map((code) => code.sentAt)
         const verdict = judgeOtpRequest(contact, alive, sentAt, now)
         const made = verdict === 'send' ? await insertCode(trx, contact, isPatient, now) : undefined
-        const codeId = made?.codeId ?? alive!.id
+        const codeId = made ?? alive!.id
         await insertOtpToken(trx, { tokenHash: hashSecret(otpToken), contactHash: hash, codeId, createdAt: now })
-        return made?.smsId
+        return made
       })
-      if (smsId !== undefined) smsSender.sendSoon(smsId)
+      if (newCodeId !== undefined) smsSender.sendSoon(newCodeId)
       return { status: 200, body: { otpToken } }
     },
 

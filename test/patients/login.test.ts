@@ -276,47 +276,6 @@ describe('a number that no patient has', () => {
   })
 })
 
-describe('the SMS', () => {
-  test('is tried again while its code lives, under the same id, and its content is gone afterwards', async () => {
-    app.sms.down = true
-    const { otpToken } = (await requestOtp()).body
-    app.sms.down = false
-    await app.smsSender.sendDue()
-    expect(texts()).toHaveLength(0)
-    app.clock.advance(10 * SECOND)
-    await Promise.all([app.smsSender.sendDue(), app.smsSender.sendDue()])
-    expect(texts()).toHaveLength(1)
-    const [row] = await app.database.knex('sms_messages').where({ account_id: account.id })
-    expect(row).toMatchObject({ content: null, due_at: null, tries: 2, sent_at: app.clock.now() })
-    expect(app.sms.taken.at(-1)!.id).toBe(row.id)
-    expect((await verify(otpToken, lastCode())).status).toBe(200)
-  })
-
-  test('is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {
-    for (let round = 0; round < 15; round++) {
-      app.clock.advance(MINUTE)
-      app.sms.down = true
-      const contacts = Array.from({ length: 4 }, newContact)
-      for (const one of contacts) await buildPatient(app, account, { contact: one })
-      for (const one of contacts) await requestOtp(one)
-      app.sms.down = false
-      app.clock.advance(10 * SECOND)
-      await Promise.all(Array.from({ length: 6 }, () => app.smsSender.sendDue()))
-      for (const one of contacts) expect(texts(one)).toHaveLength(1)
-    }
-  })
-
-  test('that could not be sent in the life of its code is given up, and its content is gone', async () => {
-    app.sms.down = true
-    await requestOtp()
-    app.sms.down = false
-    app.clock.advance(5 * MINUTE)
-    await app.smsSender.sendDue()
-    const [row] = await app.database.knex('sms_messages').where({ account_id: account.id })
-    expect([row.content, row.due_at, row.sent_at, texts()]).toEqual([null, null, null, []])
-  })
-})
-
 test('no code, contact or token stands in a log line, nor a code or a contact in any row of the login', async () => {
   const { otpToken } = (await requestOtp()).body
   app.sms.down = true

@@ -1,0 +1,85 @@
+/** What becomes of the text message that a one-time password goes out by. */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { startTestApp, type TestApp } from '../support/app.ts'
+import { buildAccount, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
+
+let app: TestApp
+let account: TestAccount
+let contact: string
+
+const SECOND = 1000
+const MINUTE = 60 * SECOND
+
+beforeAll(async () => {
+  app = await startTestApp()
+})
+afterAll(() => app.close())
+beforeEach(async () => {
+  account = await buildAccount(app)
+  contact = newContact()
+  await buildPatient(app, account, { contact })
+})
+
+/** Access tokens end while the clock is moved on. */
+const tokenOf = async () => (await app.accessTokens.issue(account.id)).token
+async function requestOtp(number = contact) {
+  const path = '/client/patient/getLoginOTP'
+  const answer = await app.call('POST', path, { token: await tokenOf(), body: { contact: number } })
+  await app.smsSender.settle()
+  return answer
+}
+async function verify(otpToken: string, otp: string) {
+  return app.call('POST', '/client/patient/verifyLoginOTP', { token: await tokenOf(), body: { otp, otpToken } })
+}
+const texts = (number = contact) => app.sms.taken.filter(({ to }) => to === number).map(({ text }) => text)
+/** The digits of the last SMS. */
+const lastCode = () => /^(\d{6}) /.exec(texts().at(-1)!)![1]!
+
+test('an SMS is tried again while its code lives, under the same id, and its content is gone afterwards', async () => {
+  app.sms.down = true
+  const { otpToken } = (await requestOtp()).body
+  app.sms.down = false
+  await app.smsSender.sendDue()
+  expect(texts()).toHaveLength(0)
+  app.clock.advance(10 * SECOND)
+  await Promise.all([app.smsSender.sendDue(), app.smsSender.sendDue()])
+  expect(texts()).toHaveLength(1)
+  const [row] = await app.database.knex('sms_messages').where({ account_id: account.id })
+  expect(row).toMatchObject({ content: null, due_at: null, tries: 2, sent_at: app.clock.now() })
+  expect(app.sms.taken.at(-1)!.id).toBe(row.id)
+  expect((await verify(otpToken, lastCode())).status).toBe(200)
+})
+
+test('an SMS is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {
+  for (let round = 0; round < 15; round++) {
+    app.clock.advance(MINUTE)
+    app.sms.down = true
+    const contacts = Array.from({ length: 4 }, newContact)
+    for (const one of contacts) await buildPatient(app, account, { contact: one })
+    for (const one of contacts) await requestOtp(one)
+    app.sms.down = false
+    app.clock.advance(10 * SECOND)
+    await Promise.all(Array.from({ length: 6 }, () => app.smsSender.sendDue()))
+    for (const one of contacts) expect(texts(one)).toHaveLength(1)
+  }
+})
+
+test('an SMS of a code that another one has replaced is not sent any more', async () => {
+  for (const down of [true, true, false]) {
+    app.sms.down = down
+    app.clock.advance(31 * SECOND)
+    await requestOtp()
+  }
+  await app.smsSender.sendDue()
+  expect(texts()).toHaveLength(1)
+})
+
+test('an SMS that could not be sent in the life of its code is given up, and its content is gone', async () => {
+  app.sms.down = true
+  await requestOtp()
+  app.sms.down = false
+  app.clock.advance(5 * MINUTE)
+  await app.smsSender.sendDue()
+  const [row] = await app.database.knex('sms_messages').where({ account_id: account.id })
+  expect([row.content, row.due_at, row.sent_at, texts()]).toEqual([null, null, null, []])
+})
