@@ -129,7 +129,7 @@ export async function startDaemon({
   let isRecovering = false
   const messages = sendMessages({ database, clock, log, gateway: messageGateway })
   const mails = sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom })
-  const messagesDue = () => void messages.run().catch((error) => log.warn('messages.delayed', errorFields(error)))
+  const messagesDue = () => void messages.begin().catch((error) => log.warn('messages.delayed', errorFields(error)))
   const hints = new DaemonHints(database.knex)
   const jobOf = ({ failing }: { failing: boolean }) => (failing ? 'retry-webhook' : 'deliver-webhook')
   const ticker = new Ticker({
@@ -193,15 +193,15 @@ export async function startDaemon({
     clockJobs: {
       'check-webhook-health': checkWebhookHealth({
         ...{ database, clock, log, limits: config },
-        onWarned: () => void mails.run().catch((error) => log.warn('mails.failed', errorFields(error))),
+        onWarned: () => void mails.begin().catch((error) => log.warn('mails.failed', errorFields(error))),
       }),
       'follow-clock': followClock({ database, clock, log }),
       'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),
       'recover-deliveries': async () => {
         if (isRecovering) await recoveries()
       },
-      'send-mails': () => mails.run(),
-      'send-messages': () => messages.run(),
+      'send-mails': () => mails.begin(),
+      'send-messages': () => messages.begin(),
     },
     log,
   })

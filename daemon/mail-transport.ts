@@ -18,10 +18,15 @@ export interface MailTransport {
   close(): void
 }
 
-/** A server that hangs must not hold up the mails behind it for long. */
-const SMTP_TIMEOUT_MS = 20_000
-/** Nor one that always says just enough not to be silent. */
-const SMTP_DEADLINE_MS = 60_000
+/** For a connection and a server's first word. */
+const SMTP_GREETING_MS = 20_000
+/**
+ * A server that scans what it gets may be silent for ten minutes behind it (RFC 5321 4.5.3.2.6). Given up sooner, it has taken the mail and
+ * gets it once more (RFC 1047).
+ */
+const SMTP_SILENCE_MS = 600_000
+/** For one that always says just enough not to be silent. */
+const SMTP_DEADLINE_MS = 660_000
 
 export interface MailTransportOptions {
   smtpUrl: string | undefined
@@ -60,7 +65,7 @@ function smtpTransport(url: string, from: string, deadlineMs: number): MailTrans
 async function createSmtp(url: string, from: string): Promise<Transporter> {
   const { createTransport } = await import('nodemailer')
   return createTransport(
-    { url, connectionTimeout: SMTP_TIMEOUT_MS, greetingTimeout: SMTP_TIMEOUT_MS, socketTimeout: SMTP_TIMEOUT_MS },
+    { url, connectionTimeout: SMTP_GREETING_MS, greetingTimeout: SMTP_GREETING_MS, socketTimeout: SMTP_SILENCE_MS },
     { from, disableFileAccess: true, disableUrlAccess: true },
   )
 }

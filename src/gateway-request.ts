@@ -8,6 +8,8 @@ import { request as httpsRequest } from 'node:https'
 import { join } from 'node:path'
 
 const BODY_READ_BYTES = 16_384
+/** Behind the head, which has said it all. */
+const BODY_READ_MS = 1000
 
 /** `code` says why, for the log; nothing of what the gateway said. */
 export class GatewayFault extends Error {
@@ -54,6 +56,8 @@ export function postToGateway({ url, idempotencyKey, content, deadlineMs }: Gate
     outgoing.on('response', (incoming) => {
       isAnswered = true
       fault = faultOfStatus(incoming.statusCode ?? 0)
+      const enough = setTimeout(() => incoming.destroy(), BODY_READ_MS)
+      incoming.on('close', () => clearTimeout(enough))
       let readBytes = 0
       incoming.on('data', (chunk: Buffer) => {
         readBytes += chunk.length

@@ -158,7 +158,7 @@ test('a stop waits for the mail that is being handed over, and begins no other',
   let take = () => {}
   const taken = new Promise<void>((resolve) => (take = resolve))
   const transport = { send: () => taken, close: () => {} }
-  const mails = sendMails({ database: db.database, clock: world.clock, log, transport, from })
+  const mails = sendMails({ database: db.database, clock: world.clock, log, transport, from, most: 1 })
   const rows = async () => (await Promise.all(webhooks.map(({ id }) => own.mailRows(id)))).flat()
   const running = mails.run()
   await expect.poll(async () => (await rows()).map(({ tries }) => tries), { timeout: 5000 }).toContain(1)
@@ -175,6 +175,36 @@ test('a stop waits for the mail that is being handed over, and begins no other',
     [1, true],
   ])
   await db.database.knex('mails').delete()
+})
+
+test('a mail that its server takes long for keeps no other waiting, and is told of none twice', async () => {
+  const slow = await own.failingFor(23)
+  await warn(slow.id)
+  await own.knex()('mails').update({ recipient: 'slow@example.com' })
+  const { db, world } = own
+  const held = Promise.withResolvers<void>()
+  own.smtp.hold = (recipient) => (recipient === 'slow@example.com' ? held.promise : undefined)
+  const transport = createMailTransport({
+    smtpUrl: own.smtp.url,
+    from,
+    dataDir: '/nonexistent',
+    now: () => world.clock.now(),
+  })
+  const mails = sendMails({ database: db.database, clock: world.clock, log, transport, from })
+  await mails.begin()
+  await expect.poll(() => own.smtp.mails.length).toBe(1)
+  const other = await own.failingFor(23)
+  await own.check()
+  await mails.begin()
+  await expect.poll(async () => (await own.mailRows(other.id))[0].sent_at, { timeout: 5000 }).toBeInstanceOf(Date)
+  expect((await own.mailRows(slow.id))[0]).toMatchObject({ tries: 1, sent_at: null })
+  held.resolve()
+  await mails.run()
+  expect((await own.mailRows(slow.id))[0]).toMatchObject({ tries: 1, sent_at: expect.any(Date) })
+  expect(own.smtp.mails.map(({ recipients }) => recipients[0])).toEqual([
+    'slow@example.com',
+    'account-admin@example.com',
+  ])
 })
 
 test('a server that never comes to an end is left after the time for one try', async () => {

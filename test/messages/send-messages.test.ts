@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -171,15 +174,51 @@ test('a gateway that goes down in a run is asked no more than the calls that are
   expect(gateway.calls.length).toBeLessThanOrEqual(5 + 8)
 })
 
-test('a gateway that never answers, or is not there, ends a run with the first message', async () => {
+test('a gateway that never answers is asked for no more in a run than are open at a time; one that is not there for one', async () => {
   await normalMessages(20)
   gateway.answer = () => new Promise(() => {})
   const messages = sending()
+  const tries = async () => Number((await db.database.knex('messages').sum({ tries: 'tries' }))[0]!.tries)
   await messages.run()
+  const silent = await tries()
+  expect(silent).toBeLessThanOrEqual(9)
   await gateway.close()
   await messages.run()
-  expect(await db.database.knex('messages').sum({ tries: 'tries' })).toMatchObject([{ tries: 2 }])
+  expect(await tries()).toBe(silent + 1)
   gateway = await new TestGateway().start()
+})
+
+test('a message that the gateway is slow with holds up no other, neither of its own run nor of a later one', async () => {
+  const [slow] = await normalMessages(1)
+  const held = Promise.withResolvers<number>()
+  gateway.answer = ({ key }) => (key === publicEventId(slow!) ? held.promise : 200)
+  const messages = sending(createMessageGateway({ url: gateway.url, dataDir: '/nonexistent', now: () => clock.now() }))
+  const run = messages.run()
+  await expect.poll(() => gateway.calls.length + gateway.mostOpen).toBeGreaterThan(0)
+  const ids = await normalMessages(20)
+  await messages.begin()
+  await expect.poll(() => gateway.taken.length, { timeout: 4000 }).toBe(20)
+  expect([...gateway.taken].sort()).toEqual(ids.map(publicEventId))
+  held.resolve(200)
+  await run
+  expect(gateway.taken).toContain(publicEventId(slow!))
+})
+
+test('what a gateway says behind its yes without end is not waited for', async () => {
+  const [eventId] = await normalMessages(1)
+  const server = createServer((_, response) => {
+    response.writeHead(200)
+    const timer = setInterval(() => response.write('.'), 50)
+    response.on('close', () => clearInterval(timer))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  const began = performance.now()
+  await sending(createMessageGateway({ url, dataDir: '/nonexistent', now: () => clock.now() })).run()
+  expect(performance.now() - began).toBeLessThan(4000)
+  expect(await rowOf(eventId!)).toMatchObject({ tries: 1, sent_at: clock.now() })
+  server.close()
 })
 
 test.each([400, 500])('a message that the gateway refuses with %i holds up no other', async (status) => {

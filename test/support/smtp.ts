@@ -17,13 +17,15 @@ export interface TestSmtpServer {
   mails: ReceivedMail[]
   /** true: every mail is refused for now. */
   refusing: boolean
+  /** Whose mail it says yes to only then. */
+  hold: (recipient: string) => Promise<void> | undefined
   close(): Promise<void>
 }
 
 /** A real SMTP server on a free port. */
 export async function startSmtpServer(): Promise<TestSmtpServer> {
   const mails: ReceivedMail[] = []
-  const state = { refusing: false }
+  const state = { refusing: false, hold: (_recipient: string): Promise<void> | undefined => undefined }
   const server = new SMTPServer({
     disabledCommands: ['AUTH', 'STARTTLS'],
     onData(stream, session, callback) {
@@ -40,7 +42,7 @@ export async function startSmtpServer(): Promise<TestSmtpServer> {
           raw,
           messageId: /^message-id: (.*)$/im.exec(raw)?.[1]?.trim() ?? '',
         })
-        callback()
+        void Promise.resolve(state.hold(mails.at(-1)!.recipients[0]!)).then(() => callback())
       })
     },
   })
@@ -55,6 +57,12 @@ export async function startSmtpServer(): Promise<TestSmtpServer> {
     },
     set refusing(value) {
       state.refusing = value
+    },
+    get hold() {
+      return state.hold
+    },
+    set hold(value) {
+      state.hold = value
     },
     close: () => new Promise((resolve) => server.close(() => resolve())),
   }
