@@ -50,11 +50,9 @@ const TITLES: Record<ContractName, string> = {
 export function serveReference({ referenceDir, serves }: ReferenceDeps): RequestHandler {
   const served = (['client', 'operator'] as const).filter((contract) => serves[contract])
   return async (req, res, next) => {
-    // A browser's user may end it with a line; no link on the pages is relative.
-    const path = req.path.replace(/\/$/, '')
-    const contract = served.find((name) => path === `/docs/${name}`)
-    if (!contract && path !== '/docs') return next()
-    res.locals.trace.route = path
+    const contract = served.find((name) => req.path === `/docs/${name}`)
+    if (!contract && req.path !== '/docs') return next()
+    res.locals.trace.route = req.path
     if (req.method !== 'GET' && req.method !== 'HEAD') {
       throw new DomainError('method_not_allowed', 'method_not_allowed', 'this path takes GET, HEAD', {
         headers: { Allow: 'GET, HEAD' },
