@@ -14,7 +14,7 @@ import { registerBacklog, registerPools, registerReadiness } from '../src/metric
 import { createMetrics, type Metrics } from '../src/metrics.ts'
 import { createMessageGateway } from '../src/messages/message-gateway.ts'
 import { Readiness } from '../src/readiness.ts'
-import type { Tracing } from '../src/tracing.ts'
+import type { Tracing } from '../src/spans.ts'
 import { createAddressPolicy } from '../src/webhooks/endpoint-address.ts'
 import { createScheduler } from './agenda.ts'
 import { ATTEMPT_CLASSES } from './attempt-faults.ts'

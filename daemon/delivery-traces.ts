@@ -6,7 +6,7 @@ import type { Knex } from 'knex'
 import type { AttemptResult } from '../src/deliveries/recording-rules.ts'
 import { listTracedEvents } from '../src/events/events-repository.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
-import type { EndedSpan, Tracing } from '../src/tracing.ts'
+import type { EndedSpan, Tracing } from '../src/spans.ts'
 
 const LOOK_UP_EACH_MS = 1000
 /** A database that takes longer has other things to do, and a daemon that stops must not wait. */

@@ -28,14 +28,7 @@ import {
 import type { StoredFile } from './reports/report-store.ts'
 import { readJsonBody, readOptionalJsonBody, RefusedBody, requireMediaType, type JsonObject } from './request-body.ts'
 import { queryOf } from './request-query.ts'
-
-/** What a handler answers. */
-export interface Reply {
-  status: number
-  /** Sent as JSON; a `Representation` is JSON already. */
-  body: unknown
-  headers?: Record<string, string>
-}
+import type { Reply } from './reply.ts'
 
 /** What a handler is called with: validated, and of the query only what the contract knows. */
 export interface ValidatedCall {

@@ -12,7 +12,8 @@ import express, {
   type Response,
 } from 'express'
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
-import { createContractApi, type ContractApi, type Reply, type Trace } from './api.ts'
+import { createContractApi, type ContractApi, type Trace } from './api.ts'
+import type { Reply } from './reply.ts'
 import { createAccessTokens } from './auth/access-token.ts'
 import { authenticateOperator, createIntegratorAuthentication, requireAccount } from './auth/bearer-authentication.ts'
 import { RecentAccounts } from './auth/recent-accounts.ts'
@@ -26,7 +27,8 @@ import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
 import { causeFields, errorFields, type Logger } from './logger.ts'
 import type { RequestCounts } from './metrics-requests.ts'
-import { clientOperations, operatorOperations, type HandlerDeps } from './operations.ts'
+import type { HandlerDeps } from './handlers.ts'
+import { clientOperations, operatorOperations } from './operations.ts'
 import { authenticatePatient } from './patients/patient-authentication.ts'
 import { createPatientTokens } from './patients/patient-token.ts'
 import { serveReportFiles } from './patients/report-files.ts'
@@ -34,7 +36,7 @@ import { serveReference } from './reference-pages.ts'
 import { spanRequests } from './request-spans.ts'
 import { isKnown, negotiateEncoding, Representation } from './representation.ts'
 import { fileTooLarge } from './reports/report-store.ts'
-import type { Tracing } from './tracing.ts'
+import type { Tracing } from './spans.ts'
 
 const CONTRACTS = join(import.meta.dirname, 'generated')
 

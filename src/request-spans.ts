@@ -6,7 +6,7 @@ import type { Trace } from './api.ts'
 import type { Clock } from './clock.ts'
 import { DomainError } from './errors.ts'
 import { withTraceParent } from './trace-context.ts'
-import type { Tracing } from './tracing.ts'
+import type { Tracing } from './spans.ts'
 
 export function spanRequests(tracing: Tracing, clock: Clock): RequestHandler {
   return (req, res, next) => {

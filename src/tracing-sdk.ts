@@ -26,7 +26,7 @@ import {
 } from '@opentelemetry/sdk-trace'
 import { monotonicMs } from './clock.ts'
 import type { TracingConfig } from './tracing-config.ts'
-import { SPAN_ATTRIBUTES, type SpanAttributes, type TracedService, type Tracing } from './tracing.ts'
+import { SPAN_ATTRIBUTES, type SpanAttributes, type TracedService, type Tracing } from './spans.ts'
 
 const STOP_LIMIT_MS = 1500
 const TELL_FAULT_EACH_MS = 60_000

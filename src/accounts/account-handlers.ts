@@ -5,7 +5,7 @@ import { isTimeZone } from '../crm/zoned-time.ts'
 import { badRequest, clipped } from '../errors.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { findAccount, insertAccount, listAccounts, updateAccount, type Account } from './accounts-repository.ts'
 

@@ -8,7 +8,7 @@ import { hashSecret, newSecret } from '../crypto.ts'
 import { conflict, notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { findAccount, type Account } from './accounts-repository.ts'
 import {
   claimClient,

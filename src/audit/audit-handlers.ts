@@ -1,5 +1,5 @@
 import { requireRole } from '../auth/operator-rules.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { timeOf } from '../query-time.ts'
 import { listAuditEntries, type AuditEntry } from './audit-repository.ts'

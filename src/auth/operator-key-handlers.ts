@@ -6,7 +6,7 @@ import { hashSecret, newSecret } from '../crypto.ts'
 import { conflict, notFound, unknownId } from '../errors.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageById } from '../paging.ts'
 import {
   claimOperatorKey,

@@ -2,7 +2,7 @@ import { findClient, holdSecretHashes } from '../accounts/clients-repository.ts'
 import { equalInConstantTime, hashSecret, newSecret } from '../crypto.ts'
 import { unauthorized } from '../errors.ts'
 import { newId } from '../ids.ts'
-import type { HandlerDeps, OpenHandler } from '../operations.ts'
+import type { HandlerDeps, OpenHandler } from '../handlers.ts'
 import { judgeRefresh, REFRESH_TOKEN_TTL_MS } from './token-rules.ts'
 import {
   claimRefreshToken,

@@ -3,7 +3,7 @@ import { findLab } from '../catalogue/labs-repository.ts'
 import { labForbidden } from '../errors.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import { newId } from '../ids.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { AccountHandler, HandlerDeps } from '../handlers.ts'
 import { barcodeExists, makePreBooking, requireKnownValues, type PreBookingRequest } from './pre-booking-rules.ts'
 import { findPreBookingReferences, insertPreBooking } from './pre-bookings-repository.ts'
 

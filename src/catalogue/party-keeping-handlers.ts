@@ -6,7 +6,7 @@ import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { findParty, insertParty, listParties, updateParty, type Party } from './parties-repository.ts'
 

@@ -3,7 +3,7 @@
  */
 import { requireLabOf, requireRole } from '../auth/operator-rules.ts'
 import { notFound, unknownId } from '../errors.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageOf, requireIds } from '../paging.ts'
 import { findLabOfAnyAccount } from './labs-repository.ts'
 import { updatePartyPackagePrice } from './packages-repository.ts'

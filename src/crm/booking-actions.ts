@@ -11,7 +11,6 @@ import {
   phlebotomistAssigned,
   sampleCollected,
   sampleSubmitted,
-  type Booking,
 } from '../events/entry-payloads.ts'
 import { recordEvent } from '../events/events-repository.ts'
 import { newId } from '../ids.ts'
@@ -25,7 +24,7 @@ import {
   type EntryAction,
   type EntryState,
 } from './booking-rules.ts'
-import type { Entry } from './entry-rules.ts'
+import type { Booking, Entry } from './entry-rules.ts'
 import { claimActivePhlebotomist } from './phlebotomists-repository.ts'
 import { lockEntry, updateEntry } from './staff-entries-repository.ts'
 

@@ -2,10 +2,9 @@
  * What staff can do with a lead or a booking, and what becomes of it. Pure.
  */
 import { badRequest } from '../errors.ts'
-import type { Booking } from '../events/entry-payloads.ts'
 import type { components } from '../generated/client.ts'
 import { nextState, type ActionTable } from '../state-rules.ts'
-import type { Entry, Phlebotomist } from './entry-rules.ts'
+import type { Booking, Entry, Phlebotomist } from './entry-rules.ts'
 
 type Schemas = components['schemas']
 

@@ -5,7 +5,6 @@ import type { Account, AccountMode } from '../accounts/accounts-repository.ts'
 import { PARTY_FIELD_KINDS, unknownParty, type PartyKind } from '../catalogue/party-rules.ts'
 import { hashValue } from '../crypto.ts'
 import { badRequest, clipped, DomainError, labForbidden, labInactive, mergeFaults, unknownId } from '../errors.ts'
-import type { Booking } from '../events/entry-payloads.ts'
 import type { components } from '../generated/client.ts'
 import { paymentMethodsOf, type CrmSettings } from './crm-settings-rules.ts'
 import type { NotificationKind } from './notifications-repository.ts'
@@ -83,6 +82,16 @@ export interface Entry {
   details: EntryDetails
   items: EntryItem[]
   createdAt: Date
+}
+
+/** A booking has these; a lead may not. */
+export interface Booking extends Entry {
+  phase: 'booking'
+  bookingType: Schemas['BookingType']
+  scheduledAt: Date
+  bookingStatus: Schemas['BookingStatus']
+  paymentStatus: Schemas['PaymentStatus']
+  convertedAt: Date
 }
 
 /** A body has room for tens of thousands of keys; the first of them are enough to see what is wrong. */

@@ -2,7 +2,7 @@ import { findAccountFor } from '../auth/staff-access.ts'
 import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageOf } from '../paging.ts'
 import {
   deactivatePhlebotomist,

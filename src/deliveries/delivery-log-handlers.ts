@@ -1,5 +1,5 @@
 import { notFound } from '../errors.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { AccountHandler, HandlerDeps } from '../handlers.ts'
 import { getDeliveryDetail, getLogScope, getWebhookWithin } from './delivery-log-access.ts'
 import { findMissedEvent, listMissedEvents } from './delivery-log-missed-repository.ts'
 import { findEventBody, listDeliveries } from './delivery-log-repository.ts'

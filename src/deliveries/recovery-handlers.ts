@@ -3,7 +3,7 @@
  */
 import { notFound } from '../errors.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { AccountHandler, HandlerDeps } from '../handlers.ts'
 import { findLogWebhook } from './delivery-log-webhooks-repository.ts'
 import { getDeliveryDetail, getLogScope, getWebhookWithin } from './delivery-log-access.ts'
 import { eventIdOf } from './delivery-log-rules.ts'

@@ -3,7 +3,8 @@
  */
 import type { Knex } from 'knex'
 import { fullName } from '../billing/bill-rules.ts'
-import { nameKey, type Person } from './erased-people.ts'
+import { nameKey } from './erased-people.ts'
+import type { Person } from './erasure-rules.ts'
 
 /** A family is a handful; of a number that hundreds were given, some are enough to keep it. */
 const MOST_OF_A_CONTACT = 1000

@@ -1,18 +1,7 @@
 /**
  * Who goes with an erasure, whoever was named, and what is theirs by their number and name. Pure.
  */
-import { tidy, type ErasureSubject } from './erasure-rules.ts'
-
-export interface Person {
-  contact: string
-  name: string
-  /** Known from records that were erased: others of theirs may be kept. */
-  isOfRecord?: boolean
-  /** Was a patient of whom no bill and no report is left: the login ends, whatever else is kept. */
-  wasPatient?: boolean
-  /** Of the bill. */
-  patientId?: string | undefined
-}
+import { tidy, type ErasureSubject, type Person } from './erasure-rules.ts'
 
 /** What a message says of whom it is for. */
 export interface Recipient {

@@ -3,11 +3,22 @@
  */
 import { badRequest, DomainError } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
-import type { Person } from './erased-people.ts'
 
 type Schemas = components['schemas']
 
 export type ErasureRequest = Schemas['ErasureRequest']
+
+/** Who has gone with what was erased, or may have. */
+export interface Person {
+  contact: string
+  name: string
+  /** Known from records that were erased: others of theirs may be kept. */
+  isOfRecord?: boolean
+  /** Was a patient of whom no bill and no report is left: the login ends, whatever else is kept. */
+  wasPatient?: boolean
+  /** Of the bill. */
+  patientId?: string | undefined
+}
 
 /** Whose data goes. Kept encrypted while the erasure runs. */
 export interface ErasureSubject {

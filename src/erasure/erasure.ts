@@ -18,9 +18,9 @@ import {
   listUnsettled,
   settleEvents,
 } from './erased-events-repository.ts'
-import { addPeople, recipientTest, type Person } from './erased-people.ts'
+import { addPeople, recipientTest } from './erased-people.ts'
 import { listGone, listPeopleOf, listShared } from './erased-people-repository.ts'
-import { PHASES, type Erasure, type ErasureCounts } from './erasure-rules.ts'
+import { PHASES, type Erasure, type ErasureCounts, type Person } from './erasure-rules.ts'
 import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
 import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
 import { eraseBills, eraseEntries, erasePreBookings, eraseReports } from './emptied-records-repository.ts'

@@ -1,23 +1,13 @@
 /**
  * What is told of leads and bookings: the only constructors of these payloads, typed from the contract.
  */
-import type { Entry, Phlebotomist } from '../crm/entry-rules.ts'
+import type { Booking, Entry, Phlebotomist } from '../crm/entry-rules.ts'
 import type { components } from '../generated/client.ts'
 import { itemsOf, partiesOf, recorded } from './event-body.ts'
 import type { EventType, RecordedEvent } from './event-types.ts'
 import type { Cutter } from './payload-bounds.ts'
 
 type Schemas = components['schemas']
-
-/** A booking has these; a lead may not. */
-export interface Booking extends Entry {
-  phase: 'booking'
-  bookingType: Schemas['BookingType']
-  scheduledAt: Date
-  bookingStatus: Schemas['BookingStatus']
-  paymentStatus: Schemas['PaymentStatus']
-  convertedAt: Date
-}
 
 export function leadCreated(eventId: string, lead: Entry): RecordedEvent {
   return recorded('lead.created', eventId, lead.createdAt, lead, (cutter): Omit<Schemas['LeadData'], 'truncated'> => ({

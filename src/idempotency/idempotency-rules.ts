@@ -2,7 +2,7 @@
  * What an `Idempotency-Key` is, which answers are kept for it, and what a repeat of the request is told (decisions 9). Pure.
  */
 import { createHash } from 'node:crypto'
-import type { Reply } from '../api.ts'
+import type { Reply } from '../reply.ts'
 import { hmacSha256, type Keys } from '../crypto.ts'
 import { toErrorResponse } from '../error-response.ts'
 import { badRequest, conflict, DomainError, type ErrorExtras, type ErrorKind } from '../errors.ts'

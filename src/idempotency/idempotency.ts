@@ -4,7 +4,7 @@
 import type { Knex } from 'knex'
 import { sendThrough, type Send, type Statement } from '../../db/batch.ts'
 import type { Database } from '../../db/connection.ts'
-import type { Reply } from '../api.ts'
+import type { Reply } from '../reply.ts'
 import type { Clock } from '../clock.ts'
 import { hashValue, seal, unseal, type Keys } from '../crypto.ts'
 import { DomainError } from '../errors.ts'

@@ -4,7 +4,7 @@
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { MessageEvent } from '../events/message-payloads.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { publishedLinks } from '../signed-link.ts'
 import { messageReply } from './message-reply.ts'
 import {

@@ -1,7 +1,7 @@
 import type { Knex } from 'knex'
 import { hashSecret, newSecret, seal, unseal } from '../crypto.ts'
 import { newId } from '../ids.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { AccountHandler, HandlerDeps } from '../handlers.ts'
 import {
   claimOtpContact,
   findOtpCode,

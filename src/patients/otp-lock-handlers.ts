@@ -2,7 +2,7 @@
  * Locks of one-time passwords, as staff see and lift them for a patient who calls.
  */
 import { findAccountFor } from '../auth/staff-access.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { findOtpContact, lockOtpContact, updateOtpContact } from './otp-repository.ts'
 import { contactHash, type OtpContact } from './otp-rules.ts'
 import { findPatientIdOfContact } from './patient-matching.ts'

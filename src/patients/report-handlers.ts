@@ -1,6 +1,6 @@
 import { findLab } from '../catalogue/labs-repository.ts'
 import { labForbidden } from '../errors.ts'
-import type { HandlerDeps, PatientHandler } from '../operations.ts'
+import type { HandlerDeps, PatientHandler } from '../handlers.ts'
 import { reportLink } from '../signed-link.ts'
 import { listReportsOfContact } from './reports-repository.ts'
 

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { findEntry } from '../crm/staff-entries-repository.ts'
 import { DomainError, labForbidden } from '../errors.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { AccountHandler, HandlerDeps } from '../handlers.ts'
 import { publishedLinks } from '../signed-link.ts'
 import { textPdf } from '../text-pdf.ts'
 import {

@@ -19,10 +19,9 @@ import {
 import { entryStateOf } from '../crm/booking-rules.ts'
 import { insertPhlebotomist, listPhlebotomists } from '../crm/phlebotomists-repository.ts'
 import { lockEntry } from '../crm/staff-entries-repository.ts'
-import type { Entry } from '../crm/entry-rules.ts'
+import type { Booking, Entry } from '../crm/entry-rules.ts'
 import { LATEST_MS } from '../crm/zoned-time.ts'
 import { unknownId } from '../errors.ts'
-import type { Booking } from '../events/entry-payloads.ts'
 import { newId } from '../ids.ts'
 import {
   sendBill,

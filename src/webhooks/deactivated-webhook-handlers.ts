@@ -1,6 +1,6 @@
 import { optionalPartyOfCall } from '../catalogue/party-rules.ts'
 import { notFound } from '../errors.ts'
-import type { AccountHandler, HandlerDeps } from '../operations.ts'
+import type { AccountHandler, HandlerDeps } from '../handlers.ts'
 import { getLab, requireParty } from './webhook-access.ts'
 import { toDeactivatedRow, toWebhookRow } from './webhook-rows.ts'
 import { duplicateWebhook, scopeOfOptional } from './webhook-rules.ts'

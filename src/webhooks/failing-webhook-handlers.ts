@@ -2,7 +2,7 @@ import { findAccount } from '../accounts/accounts-repository.ts'
 import { requireAccountOf, requireRole } from '../auth/operator-rules.ts'
 import type { components } from '../generated/operator.ts'
 import { firstIdOf, timeOfId } from '../ids.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageOf, requireIds, type PageQuery } from '../paging.ts'
 import { listFailingWebhooks, type FailingPosition, type FailingWebhook } from './failing-webhooks-repository.ts'
 

@@ -13,7 +13,7 @@ import { badRequest, conflict, labInactive, notFound, unknownId } from '../error
 import type { components } from '../generated/operator.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
-import type { HandlerDeps, OperatorHandler } from '../operations.ts'
+import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, pageById } from '../paging.ts'
 import { refusedEndpoint } from './endpoint-address.ts'
 import { findWebhookOfAccount, listWebhooksOfAccount, type KeptWebhook } from './webhook-keeping-repository.ts'

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Entry, EntryItem } from '../../src/crm/entry-rules.ts'
-import { bookingCreated, leadCreated, type Booking } from '../../src/events/entry-payloads.ts'
+import type { Booking } from '../../src/crm/entry-rules.ts'
+import { bookingCreated, leadCreated } from '../../src/events/entry-payloads.ts'
 import { EVENT_TYPES } from '../../src/events/event-types.ts'
 import { ContractChecker } from '../support/contract-checker.ts'
 

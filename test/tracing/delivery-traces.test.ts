@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { DeliveryTraces } from '../../daemon/delivery-traces.ts'
 import { createLogger } from '../../src/logger.ts'
 import { withTraceParent } from '../../src/trace-context.ts'
-import type { EndedSpan } from '../../src/tracing.ts'
+import type { EndedSpan } from '../../src/spans.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 
