@@ -1,12 +1,21 @@
 /**
  * A backlog that the database server writes itself: a million copies in some ten seconds.
  */
-import type { BenchWorld } from './bench-world.ts'
+import type { Database } from '../../db/connection.ts'
+import type { Clock } from '../../src/clock.ts'
 
 const COPIES_A_STATEMENT = 50_000
 
+/** Where, whose and when. */
+interface OfCopies {
+  database: Database
+  clock: Pick<Clock, 'now'>
+  accountId: string
+  labId: string
+}
+
 /** So many due copies with their events, the webhooks in turn. Ids and order are the same each time. No lane is due for them yet. */
-export async function addCopies(world: BenchWorld, webhookIds: string[], copies: number, body: string): Promise<void> {
+export async function addCopies(world: OfCopies, webhookIds: string[], copies: number, body: string): Promise<void> {
   const dueAt = world.clock.now()
   const places = webhookIds.map(() => 'SELECT ? AS n, ? AS id').join(' UNION ALL ')
   for (let from = 0; from < copies; from += COPIES_A_STATEMENT) {
