@@ -8,7 +8,7 @@ import type { Clock } from '../src/clock.ts'
 import type { Config } from '../src/config.ts'
 import { deriveKeys } from '../src/crypto.ts'
 import { DaemonHints } from '../src/events/daemon-hints.ts'
-import { errorFields, type LogFields, type Logger } from '../src/logger.ts'
+import type { LogFields, Logger } from '../src/logger.ts'
 import { DeliveryCounts } from '../src/metrics-deliveries.ts'
 import { registerBacklog, registerPools, registerReadiness } from '../src/metrics-database.ts'
 import { createMetrics, type Metrics } from '../src/metrics.ts'
@@ -129,7 +129,7 @@ export async function startDaemon({
   let isRecovering = false
   const messages = sendMessages({ database, clock, log, gateway: messageGateway })
   const mails = sendMails({ database, clock, log, transport: mailTransport, from: config.mailFrom })
-  const messagesDue = () => void messages.begin().catch((error) => log.warn('messages.delayed', errorFields(error)))
+  const messagesDue = () => void messages.begin()
   const hints = new DaemonHints(database.knex)
   const jobOf = ({ failing }: { failing: boolean }) => (failing ? 'retry-webhook' : 'deliver-webhook')
   const ticker = new Ticker({
@@ -193,7 +193,7 @@ export async function startDaemon({
     clockJobs: {
       'check-webhook-health': checkWebhookHealth({
         ...{ database, clock, log, limits: config },
-        onWarned: () => void mails.begin().catch((error) => log.warn('mails.failed', errorFields(error))),
+        onWarned: () => void mails.begin(),
       }),
       'follow-clock': followClock({ database, clock, log }),
       'purge-expired': purgeExpired({ database, clock, log, settings: config, stopping: () => draining }),

@@ -1,26 +1,35 @@
 /**
- * Hands over what is due, several at a time, so that one which takes long keeps no other waiting. What is due stands in rows, each
- * claimed for one try, so any number of daemons may do this at once.
+ * Hands over what is due, several at a time, so that one which takes long keeps no other waiting. What is due stands in rows; each try
+ * claims its own, so any number of daemons may do this at once.
  */
 
 export interface DueSendingOptions<Row> {
   /** So many at a time, of this daemon. */
   most: number
-  /** Rows that are claimed for a try, at most so many; none: there is nothing to begin now. */
-  claimDue(room: number): Promise<Row[]>
-  /** One try. Rejects only where it could not be marked. */
+  /** Rows that are due, in the order in which they are to go. */
+  list(limit: number): Promise<Row[]>
+  keyOf(row: Row): string
+  /** One try, with its claim. Rejects where the database is at fault. */
   handOver(row: Row): Promise<void>
+  onFault(error: unknown): void
+  /** Whether another one may begin beside so many. */
+  mayBegin?(underWay: number): boolean
 }
+
+const LISTED_AT_A_TIME = 100
 
 export class DueSending<Row> {
   readonly #options: DueSendingOptions<Row>
-  readonly #underWay = new Set<Promise<void>>()
+  /** By key: what this daemon has under way is not begun a second time, whatever its row says. */
+  readonly #underWay = new Map<string, Promise<void>>()
+  /** What the database was at fault with waits until somebody asks again. */
+  readonly #passedOver = new Set<string>()
+  /** Listed, and not begun. */
+  #due: Row[] = []
+  /** More may be due than was listed. */
+  #isStale = false
   #looking: Promise<void> | undefined
-  /** Somebody has asked since the look under way began. */
-  #again = false
   #stopped = false
-  /** Of the runs that wait for an end. */
-  #fault: { error: unknown } | undefined
 
   constructor(options: DueSendingOptions<Row>) {
     this.#options = options
@@ -30,54 +39,83 @@ export class DueSending<Row> {
     return this.#underWay.size
   }
 
-  /** Begins what is due, as far as there is room; what is due behind that is begun as room comes. */
+  /** Begins what is due now, as far as there is room, and the rest as room comes. Never rejects. */
   begin(): Promise<void> {
-    this.#again = true
-    this.#looking ??= this.#look().finally(() => (this.#looking = undefined))
+    this.#isStale = true
+    this.#passedOver.clear()
+    if (this.#underWay.size === 0) this.#due = []
+    return this.goOn()
+  }
+
+  /** Begins what has been listed, where it may by now. Never rejects. */
+  goOn(): Promise<void> {
+    this.#looking ??= this.#look()
     return this.#looking
   }
 
-  /** The same, and resolves when nothing is under way any more. @throws what a try has thrown */
+  /** As `begin`, and resolves when nothing is under way any more. */
   async run(): Promise<void> {
     await this.begin()
-    while (this.#underWay.size > 0 || this.#looking) await Promise.all([...this.#underWay, this.#looking])
-    const fault = this.#fault
-    this.#fault = undefined
-    if (fault) throw fault.error
+    while (this.#underWay.size > 0 || this.#looking) await Promise.all([...this.#underWay.values(), this.#looking])
   }
 
   /** Begins nothing more. Resolves when nothing is under way, or after this time in milliseconds. */
   async stop(withinMs?: number): Promise<void> {
     this.#stopped = true
-    await this.#looking?.catch(() => {})
     let timer: NodeJS.Timeout | undefined
     const enough = new Promise<void>((resolve) => {
       if (withinMs !== undefined) timer = setTimeout(resolve, withinMs)
     })
-    await Promise.race([Promise.all(this.#underWay), enough])
+    await Promise.race([Promise.all([...this.#underWay.values(), this.#looking]), enough])
     clearTimeout(timer)
   }
 
   async #look(): Promise<void> {
-    const { most, claimDue } = this.#options
-    while (this.#again) {
-      this.#again = false
-      while (!this.#stopped && this.#underWay.size < most) {
-        const rows = await claimDue(most - this.#underWay.size)
-        if (rows.length === 0) break
-        for (const row of rows) this.#start(row)
+    // Not before this look is known as the one under way: its end takes that back, in the turn in which it has looked last.
+    await undefined
+    try {
+      for (;;) {
+        while (this.#due.length > 0 && this.#mayBegin()) this.#start(this.#due.shift()!)
+        if (this.#due.length > 0 || !this.#isStale || !this.#mayBegin()) return
+        await this.#list()
       }
+    } catch (error) {
+      this.#options.onFault(error)
+    } finally {
+      this.#looking = undefined
     }
   }
 
+  async #list(): Promise<void> {
+    // What comes due from here on may not be in it.
+    this.#isStale = false
+    const listed = await this.#options.list(LISTED_AT_A_TIME)
+    this.#due = listed.filter((row) => {
+      const key = this.#options.keyOf(row)
+      return !this.#underWay.has(key) && !this.#passedOver.has(key)
+    })
+    // A list of nothing but those would be the same again.
+    if (listed.length === LISTED_AT_A_TIME && this.#due.length > 0) this.#isStale = true
+  }
+
+  #mayBegin(): boolean {
+    const { most, mayBegin } = this.#options
+    const { size } = this.#underWay
+    return !this.#stopped && size < most && (mayBegin?.(size) ?? true)
+  }
+
   #start(row: Row): void {
-    const work = this.#options
-      .handOver(row)
-      .catch((error: unknown) => void (this.#fault ??= { error }))
-      .finally(() => {
-        this.#underWay.delete(work)
-        if (!this.#stopped) this.begin().catch((error: unknown) => void (this.#fault ??= { error }))
+    const { keyOf, handOver, onFault } = this.#options
+    const key = keyOf(row)
+    const work = handOver(row)
+      .catch((error: unknown) => {
+        this.#passedOver.add(key)
+        onFault(error)
       })
-    this.#underWay.add(work)
+      .finally(() => {
+        this.#underWay.delete(key)
+        void this.goOn()
+      })
+    this.#underWay.set(key, work)
   }
 }

@@ -32,39 +32,41 @@ export interface MailSending {
 }
 
 /**
- * Sends the mails that are due. One that was handed over and could not be marked goes out again later, under the same Message-ID.
+ * Sends the mails that are due. A mail is claimed for one try by its row; one that was handed over and could not be marked goes out again
+ * later, under the same Message-ID.
  */
 export function sendMails(deps: SendMailsDeps): MailSending {
   const { database, clock, log, most = MAILS_AT_A_TIME } = deps
   const sending = new DueSending<Mail>({
     most,
-    // Also behind each that has ended: the mail about a deletion may have waited for its warning.
-    async claimDue(room) {
-      const claimed: Mail[] = []
-      for (const mail of await listDueMails(database.knex, clock.now(), room)) {
-        if (await claimMail(database.knex, mail, nextTryAt(clock, mail))) claimed.push(mail)
-      }
-      return claimed
+    list: (limit) => listDueMails(database.knex, clock.now(), limit),
+    keyOf: ({ id }) => id,
+    async handOver(mail) {
+      const isSent = await sendMail(deps, mail)
+      // The mail about the deletion may have waited for it.
+      if (isSent && mail.kind === 'warning') void sending.begin()
     },
-    handOver: (mail) => handOver(deps, mail).catch((error) => log.warn('mails.failed', errorFields(error))),
+    onFault: (error) => log.warn('mails.failed', errorFields(error)),
   })
   return { begin: () => sending.begin(), run: () => sending.run(), stop: () => sending.stop(STOP_MS) }
 }
 
-const nextTryAt = (clock: Clock, { tries }: Mail): Date => new Date(clock.nowMs() + mailRetrySeconds(tries) * 1000)
-
-async function handOver({ database, clock, log, transport, from }: SendMailsDeps, mail: Mail): Promise<void> {
+/** @returns whether this try has sent it */
+async function sendMail({ database, clock, log, transport, from }: SendMailsDeps, mail: Mail): Promise<boolean> {
+  const nextTryAt = () => new Date(clock.nowMs() + mailRetrySeconds(mail.tries) * 1000)
+  if (!(await claimMail(database.knex, mail, nextTryAt()))) return false
   // A try may take longer than the wait for the next one: nobody else begins one meanwhile.
-  const hold = () => void holdMail(database.knex, mail, nextTryAt(clock, mail)).catch(() => {})
-  const holding = setInterval(hold, HOLD_EVERY_MS)
+  const holding = setInterval(() => void holdMail(database.knex, mail, nextTryAt()).catch(() => {}), HOLD_EVERY_MS)
   try {
     await transport.send({ messageId: messageIdOf(mail.id, from), recipient: mail.recipient, ...composeMail(mail) })
   } catch (error) {
-    return log.warn('mail.not_taken', { ...errorFields(error), attempt: mail.tries + 1 })
+    log.warn('mail.not_taken', { ...errorFields(error), attempt: mail.tries + 1 })
+    return false
   } finally {
     clearInterval(holding)
   }
   // Without it the mail would go out a second time.
   await insistOnMark(() => recordMailSent(database.knex, mail.id, clock.now()))
   log.info('mail.sent', { state: mail.kind })
+  return true
 }

@@ -15,11 +15,11 @@ import { DueSending } from '../due-sending.ts'
 
 /** Calls to the gateway at a time, of this daemon. */
 const CALLS_AT_A_TIME = 8
-const MESSAGES_AT_A_TIME = 100
 /** A gateway that has neither refused nor taken the first in so long is only slow with that one, as far as anybody knows. */
 const PROBE_MS = 250
 /** So many calls without an answer in a row, and it counts as down. */
 const SILENT_CALLS = 2
+const SILENT = 'ETIMEDOUT'
 
 export interface SendMessagesDeps {
   database: Database
@@ -49,113 +49,91 @@ export function sendMessages(deps: SendMessagesDeps): MessageSending {
 class MessageOutbox {
   readonly #deps: SendMessagesDeps
   readonly #sending: DueSending<DueMessage>
-  /** Due, as they were at the last look. */
-  #due: DueMessage[] = []
-  #isAllSeen = false
   /** It has answered, or is only slow with one: otherwise the first goes alone, so that a gateway that is down is asked once. */
   #isProven = false
+  /** Behind a gateway that takes nothing all others wait as well, for the next run, without a try of their own. */
   #isDown = false
   #silentCalls = 0
 
   constructor(deps: SendMessagesDeps) {
+    const { database, clock, log } = deps
     this.#deps = deps
     this.#sending = new DueSending({
       most: CALLS_AT_A_TIME,
-      claimDue: (room) => this.#claimDue(room),
+      // What has failed before may well fail again, and end the run: it goes last.
+      list: async (limit) =>
+        (await listDueMessages(database.knex, clock.now(), limit)).sort((a, b) => a.tries - b.tries),
+      keyOf: ({ eventId }) => eventId,
       handOver: (message) => this.#handOver(message),
+      onFault: (error) => log.warn('messages.delayed', errorFields(error)),
+      mayBegin: (underWay) => !this.#isDown && (this.#isProven || underWay === 0),
     })
   }
 
-  async begin(): Promise<void> {
-    this.#lookAnew()
-    await this.#sending.begin()
+  begin(): Promise<void> {
+    this.#ask()
+    return this.#sending.begin()
   }
 
-  async run(): Promise<void> {
-    this.#lookAnew()
-    await this.#sending.run()
+  run(): Promise<void> {
+    this.#ask()
+    return this.#sending.run()
   }
 
   stop(): Promise<void> {
     return this.#sending.stop()
   }
 
-  #lookAnew(): void {
-    this.#due = []
-    this.#isAllSeen = false
+  /** Nothing is known of the gateway any more, unless calls are under way. */
+  #ask(): void {
     if (this.#sending.underWay > 0) return
     this.#isProven = false
     this.#isDown = false
     this.#silentCalls = 0
   }
 
-  async #claimDue(room: number): Promise<DueMessage[]> {
-    const { knex } = this.#deps.database
-    // Behind a gateway that takes nothing all others wait as well, for the next run, without a try of their own.
-    const mayBegin = () => !this.#isDown && (this.#isProven || this.#sending.underWay === 0)
-    const claimed: DueMessage[] = []
-    while (mayBegin() && claimed.length < (this.#isProven ? room : 1)) {
-      const message = this.#due.shift()
-      if (message) {
-        if (await claimMessage(knex, message, this.#nextTryAt(message))) claimed.push(message)
-      } else if (this.#isAllSeen) break
-      else await this.#readDue()
-    }
-    return claimed
-  }
-
-  async #readDue(): Promise<void> {
-    const due = await listDueMessages(this.#deps.database.knex, this.#deps.clock.now(), MESSAGES_AT_A_TIME)
-    this.#isAllSeen = due.length < MESSAGES_AT_A_TIME
-    // What has failed before may well fail again, and end the run: it goes last.
-    this.#due = due.sort((a, b) => a.tries - b.tries)
-  }
-
-  #nextTryAt({ tries }: DueMessage): Date {
-    return new Date(this.#deps.clock.nowMs() + messageRetrySeconds(tries) * 1000)
-  }
-
   async #handOver(message: DueMessage): Promise<void> {
     const probe = setTimeout(() => {
       this.#isProven = true
-      void this.#sending.begin().catch((error) => this.#deps.log.warn('messages.delayed', errorFields(error)))
+      void this.#sending.goOn()
     }, PROBE_MS)
     try {
-      const fault = await sendMessage(this.#deps, message)
-      this.#learn(fault)
+      this.#learn(await sendMessage(this.#deps, message))
     } finally {
       clearTimeout(probe)
     }
   }
 
-  #learn(fault: unknown): void {
-    const outage = fault instanceof GatewayFault && fault.isOutage ? fault.code : undefined
-    if (outage === undefined) {
+  #learn(outcome: 'another_has_it' | 'taken' | GatewayFault | Error): void {
+    if (outcome === 'another_has_it') return
+    if (!(outcome instanceof GatewayFault && outcome.isOutage)) {
       this.#isProven = true
       this.#silentCalls = 0
       return
     }
     this.#silentCalls += 1
     // One may have been slow with that message alone.
-    if (outage !== 'ETIMEDOUT' || this.#silentCalls >= SILENT_CALLS || !this.#isProven) this.#isDown = true
+    if (outcome.code !== SILENT || this.#silentCalls >= SILENT_CALLS || !this.#isProven) this.#isDown = true
   }
 }
 
-/** @returns why it was not taken; undefined: it was */
-async function sendMessage(deps: SendMessagesDeps, message: DueMessage): Promise<unknown> {
+/** @returns what became of it; an error: it was not taken, and why */
+async function sendMessage(deps: SendMessagesDeps, message: DueMessage): Promise<'another_has_it' | 'taken' | Error> {
   const { database, clock, log, gateway } = deps
   const eventId = publicEventId(message.eventId)
+  const nextTryAt = new Date(clock.nowMs() + messageRetrySeconds(message.tries) * 1000)
+  if (!(await claimMessage(database.knex, message, nextTryAt))) return 'another_has_it'
   const attempt = message.tries + 1
   try {
     await gateway.send(contentOf(message))
   } catch (error) {
     log.warn('message.not_taken', { ...errorFields(error), eventId, attempt })
-    return error
+    return error as Error
   }
   // Somebody may hold the row for a while, as an erasure does, or the connection break; without it the gateway is asked a second time.
   await insistOnMark(() => recordMessageSent(database.knex, message.eventId, clock.now()))
   log.info('message.sent', { eventId, attempt })
-  return undefined
+  return 'taken'
 }
 
 /** @throws where the body is gone or holds no message: the row stays, and each further try says so again */
