@@ -104,16 +104,19 @@ export function refusalToKeep(error: unknown): FirstAnswer | undefined {
 /** Thrown where the key decides the answer: whatever the transaction has done so far is rolled back. */
 export class DecidedByKey extends Error {
   readonly answer: Reply | DomainError
+  /** What is kept is not the last word yet, which may come soon. */
+  readonly isUnfinished: boolean
 
-  constructor(answer: Reply | DomainError) {
+  constructor(answer: Reply | DomainError, { isUnfinished = false } = {}) {
     super('the Idempotency-Key decides the answer')
     this.answer = answer
+    this.isUnfinished = isUnfinished
   }
 }
 
 /** @param nowMs the database's time */
 export function replayed(first: FirstAnswer, nowMs: number): DecidedByKey {
-  if ('reply' in first && (first.unfinishedUntilMs ?? 0) > nowMs) return inProgress()
+  if ('reply' in first && (first.unfinishedUntilMs ?? 0) > nowMs) return inProgress({ isUnfinished: true })
   const answer = 'reply' in first ? first.reply : toError(first.refusal)
   const mark = { 'Idempotent-Replayed': 'true' }
   if (!(answer instanceof DomainError)) {
@@ -133,9 +136,10 @@ export function mismatch(): DecidedByKey {
   return new DecidedByKey(new DomainError('unprocessable', 'idempotency_mismatch', details))
 }
 
-export function inProgress(): DecidedByKey {
+export function inProgress(state = { isUnfinished: false }): DecidedByKey {
   const details = 'a request with this Idempotency-Key is still running'
-  return new DecidedByKey(conflict(details, 'idempotency_in_progress', { retryAfterSeconds: RETRY_AFTER_SECONDS }))
+  const retryAfter = { retryAfterSeconds: RETRY_AFTER_SECONDS }
+  return new DecidedByKey(conflict(details, 'idempotency_in_progress', retryAfter), state)
 }
 
 function toError({

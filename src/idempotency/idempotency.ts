@@ -1,11 +1,12 @@
 /**
  * One request with an `Idempotency-Key`, from the look at what is known of its key to the answer that is kept for it.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Knex } from 'knex'
 import { sendThrough, type Send, type Statement } from '../../db/batch.ts'
 import type { Database } from '../../db/connection.ts'
 import type { Reply } from '../reply.ts'
-import type { Clock } from '../clock.ts'
+import { monotonicMs, type Clock } from '../clock.ts'
 import { hashValue, seal, unseal, type Keys } from '../crypto.ts'
 import { DomainError } from '../errors.ts'
 import { claimKey, findKey, updateKeyStatement, type KeyRow } from './idempotency-keys-repository.ts'
@@ -25,6 +26,10 @@ import {
   type KeyedRequest,
   type KeyScope,
 } from './idempotency-rules.ts'
+
+/** For a first request that is still running (decisions 9). */
+const WAIT_MS = 1000
+const LOOK_AGAIN_MS = 25
 
 /** What a handler makes of its transaction: first `claim`, last `record`. Without a key both are nothing. */
 export interface Idempotency {
@@ -128,14 +133,37 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
     decide(await claimKey(send, scope, bodyHash, clock.now()))
   }
 
+  async function lastWord(soFar: DecidedByKey): Promise<DecidedByKey> {
+    try {
+      await lookUp()
+    } catch (error) {
+      if (error instanceof DecidedByKey) return error
+      throw error
+    }
+    return soFar
+  }
+
   function keep(answer: FirstAnswer, recordId?: string): Statement[] {
     const answerSealed = seal(keys, Buffer.from(JSON.stringify(answer), 'utf8'), boundTo)
     const kept = { bodyHash, status: statusOf(answer), answerSealed, createdAt: clock.now(), recordId }
     return [updateKeyStatement(scope, kept)]
   }
 
+  /** Without a transaction, so that nothing that whoever is at it needs is locked. @throws DecidedByKey */
+  async function lookUp(): Promise<void> {
+    const untilMs = monotonicMs() + WAIT_MS
+    for (;;) {
+      try {
+        return decide(await findKey(database.knex, scope))
+      } catch (error) {
+        if (!(error instanceof DecidedByKey && error.isUnfinished) || monotonicMs() >= untilMs) throw error
+        await sleep(LOOK_AGAIN_MS)
+      }
+    }
+  }
+
   async function settle(error: unknown): Promise<Reply> {
-    if (error instanceof DecidedByKey) return unwrap(error)
+    if (error instanceof DecidedByKey) return unwrap(error.isUnfinished ? await lastWord(error) : error)
     const refusal = refusalToKeep(error)
     if (!refusal) throw error
     try {
@@ -160,7 +188,7 @@ function createForKey({ database, clock, keys }: IdempotencyDeps, scope: KeyScop
       const until = unfinishedForMs === undefined ? {} : { unfinishedUntilMs: clock.nowMs() + unfinishedForMs }
       return keep({ reply, ...until }, recordId)
     },
-    lookUp: async () => decide(await findKey(database.knex, scope)),
+    lookUp,
     settle,
   }
 }

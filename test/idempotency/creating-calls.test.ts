@@ -254,3 +254,19 @@ test('an erasure that is asked for twice at once has one answer, and whoever com
     }
   }
 })
+
+test('a repeat of an erasure that is at work waits for its answer', async () => {
+  const contact = newContact()
+  const { patientId } = done(await post(ofAccount('/patients'), newKey(), { contact, name: 'Asha Kulkarni' }))
+  const inTheWay = await app.database.knex.transaction()
+  await inTheWay('patients').where({ id: patientId }).forUpdate().first('id')
+  const key = newKey()
+  const ask = () => post(ofAccount('/erasures'), key, { contact })
+  const first = ask()
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  const repeat = ask()
+  await new Promise((resolve) => setTimeout(resolve, 400))
+  await inTheWay.rollback()
+  expect(done(await first)).toMatchObject({ state: 'completed', erased: { patients: 1 } })
+  expect([(await repeat).status, (await repeat).body]).toEqual([201, (await first).body])
+})
