@@ -15,7 +15,8 @@ const LONG = 10
 export function misspeltSettings(env: NodeJS.ProcessEnv, known: ReadonlySet<string>): string[] {
   const settings = [...known].filter((name) => name.length >= SHORTEST)
   return Object.keys(env).flatMap((name) => {
-    if (known.has(name)) return []
+    // OpenTelemetry has many names that are alike, and most are not for us.
+    if (known.has(name) || name.startsWith('OTEL_')) return []
     const meant = settings.find((setting) => isNearly(plain(name), plain(setting)))
     return meant === undefined ? [] : [`${name} is no setting: ${meant} may be meant`]
   })

@@ -1714,7 +1714,7 @@ export interface paths {
         put?: never;
         /**
          * Send a quotation to the patient
-         * @description Sends what the entry's items cost, with a link to the quotation that lasts 7 days. What was quoted is agreed: an item that had no price of its own has the quoted one from then on, which raises the entry's version. Emits `quotation.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
+         * @description Sends what the entry's items cost, with a link to the quotation that lasts 7 days. What was quoted is agreed: an item that had no price of its own has the quoted one from then on, or the one of its bill, which raises the entry's version. (A name that is mapped later costs what the catalogue says then.) Emits `quotation.send`: the webhooks of the lab that have it send the message; where there is none, or none takes it, the lab's own gateway does.
          */
         post: operations["sendQuotation"];
         delete?: never;

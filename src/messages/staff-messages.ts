@@ -12,7 +12,7 @@ import {
   type Bill,
   type CataloguePrices,
 } from '../billing/bill-rules.ts'
-import { findCataloguePrices } from '../billing/bills-repository.ts'
+import { findBill, findCataloguePrices, findLiveBillOfEntry } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { claimEntry } from '../crm/booking-actions.ts'
 import type { Booking, Entry } from '../crm/entry-rules.ts'
@@ -97,43 +97,50 @@ export async function sendPhlebotomist(call: MessageCall, leadId: string): Promi
 }
 
 /**
- * What the entry's items cost. From then on they cost that, whatever the catalogue says later: it is what the link shows and what is
- * billed.
+ * What the entry's items cost, or were billed at. From then on they cost that, whatever the catalogue says later: it is what the link
+ * shows and what is billed.
  * @throws 404; 409 also for an entry without a contact, without anything to pay, or with a discount of more than that
  */
 export async function sendQuotation(call: MessageCall, leadId: string, links: PublishedLinks): Promise<MessageEvent> {
   const { trx, accountId } = call
   const { entry } = await claimEntry({ ...call, leadId }, 'sendQuotation')
   const known = await findCataloguePrices(trx, accountId, entry)
+  const billed = await findLiveBillOfEntry(trx, accountId, entry.id)
+  const bill = billed && (await findBill(trx, accountId, billed.id))
+  for (const { itemId, price } of bill?.items ?? [])
+    if (itemId !== null && price !== null) known.prices.set(itemId, price)
   if (!isQuotable(entry, known)) throw invalidState('the entry has neither a total nor an item with a price to quote')
   if (!isBillable(entry, known)) {
     throw invalidState(
       'the items cost less than the discount of the entry, or more than 9999999999.99: bill it with a total',
     )
   }
-  await keepPrices(call, entry, known)
+  const quoted = await keepPrices(call, entry, known)
   const variables = {
-    patient_name: nameOf(entry),
+    patient_name: nameOf(quoted),
     lab_name: await labNameOf(call, entry.labId),
-    amount: formatAmount(nearestAmount(entry, known)),
+    amount: formatAmount(nearestAmount(quoted, known)),
   }
   const attachmentUrl = links.quotation(accountId, entry.id, call.now)
-  return recordOfEntry(call, entry, {
+  return recordOfEntry(call, quoted, {
     type: 'quotation.send',
     ...renderMessage('quotation.send', variables),
     attachmentUrl,
   })
 }
 
-async function keepPrices({ trx, now }: MessageCall, entry: Entry, known: CataloguePrices): Promise<void> {
-  let isChanged = false
-  for (const [position, item] of entry.items.entries()) {
+/** @returns the entry as it then is */
+async function keepPrices({ trx, now }: MessageCall, entry: Entry, known: CataloguePrices): Promise<Entry> {
+  const items = entry.items.map((item) => {
     const price = item.itemId === null ? undefined : known.prices.get(item.itemId)
-    if (item.price !== null || price === undefined) continue
-    await updateEntryItem(trx, entry.id, position, { ...item, price })
-    isChanged = true
-  }
-  if (isChanged) await updateEntry(trx, { ...entry, version: entry.version + 1 }, now)
+    return item.price === null && price !== undefined ? { ...item, price } : item
+  })
+  const changed = items.flatMap((item, position) => (item === entry.items[position] ? [] : [position]))
+  if (changed.length === 0) return entry
+  for (const position of changed) await updateEntryItem(trx, entry.id, position, items[position]!)
+  const quoted = { ...entry, items, version: entry.version + 1 }
+  await updateEntry(trx, quoted, now)
+  return quoted
 }
 
 async function recordOfEntry(call: MessageCall, entry: Entry, message: Unsent): Promise<MessageEvent> {

@@ -68,8 +68,9 @@ test('what was quoted is what the link shows and what is billed, whatever the ca
   const leadId = await world.createBooking({ tests: [{ test: dear.id }], discountAmount: 1000 })
   const entry = async () => done(await world.get(`/entries/${leadId}`))
   const before = await entry()
-  const { attachmentUrl } = (await sent(`/entries/${leadId}/send-quotation`)).data.message
+  const { attachmentUrl, version } = (await sent(`/entries/${leadId}/send-quotation`)).data.message
   const quoted = await entry()
+  expect(version).toBe(quoted.version)
   expect([before.items[0].price, quoted.items[0].price, quoted.version - before.version]).toEqual([null, 1250.5, 1])
   await app.database.knex('tests').where({ id: dear.id }).update({ cost: 600 })
   expect((await sent(`/entries/${leadId}/send-quotation`)).data.message.variables.amount).toBe('250.50')
@@ -77,6 +78,15 @@ test('what was quoted is what the link shows and what is billed, whatever the ca
   const shown = await fetch(attachmentUrl)
   expect([shown.status, /[^\d]250\.50/.test(await shown.text())]).toEqual([200, true])
   expect(done(await world.post(`/bookings/${leadId}/bill`)).totalAmount).toBe(250.5)
+})
+
+test('a booking that is billed is quoted at what it was billed at', async () => {
+  const dear = await buildTest(app, world.lab, { cost: 400 })
+  const leadId = await world.createBooking({ tests: [{ test: dear.id }] })
+  done(await world.post(`/bookings/${leadId}/bill`))
+  await app.database.knex('tests').where({ id: dear.id }).update({ cost: 600 })
+  expect((await sent(`/entries/${leadId}/send-quotation`)).data.message.variables.amount).toBe('400.00')
+  expect(done(await world.get(`/entries/${leadId}`)).items[0].price).toBe(400)
 })
 
 test('what costs less than its discount can not be quoted', async () => {
