@@ -30,7 +30,16 @@ function say(line: string): void {
 async function startPrism(): Promise<{ child: ChildProcess; url: string }> {
   const child = spawnTied(
     process.execPath,
-    [join(ROOT, 'node_modules', '.bin', 'prism'), 'mock', '--host', '127.0.0.1', '--port', '0', CONTRACT],
+    [
+      join(ROOT, 'node_modules', '.bin', 'prism'),
+      'mock',
+      '--host',
+      '127.0.0.1',
+      '--port',
+      '0',
+      '--cors=false',
+      CONTRACT,
+    ],
     { stdio: ['ignore', 'pipe', 'pipe'] },
   )
   const lines: string[] = []

@@ -231,6 +231,12 @@ test.each(['code=abc', 'code=499', 'example=%zz', 'example=nothing', '=', 'x'.re
   },
 )
 
+test('nothing is said to browsers of other sites, as by the service', async () => {
+  const headers = { authorization: 'Bearer any', origin: 'https://app.example.in' }
+  const answer = await fetch(`${baseUrl}/client/labs`, { headers })
+  expect([...answer.headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual([])
+})
+
 describe('a subscribe', () => {
   const subscribe = operationOf('subscribeWebhook')
   const allEvents = Object.keys(contract.document.webhooks as object)
