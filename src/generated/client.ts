@@ -2192,7 +2192,7 @@ export interface components {
             service_id?: string;
             /** @description `_id` of a test of the lab. */
             id?: string;
-        } & (unknown | unknown);
+        };
         /** @description A package of the lab. */
         MappedPackage: {
             /** @description `_id` of a package of the lab. */
@@ -2232,16 +2232,6 @@ export interface components {
             hospital?: string;
             /** @description The rate list for the prices, one of the values that the operator supplies. */
             rate_list_type?: string;
-        } | {
-            mapped_tests: unknown;
-        } | {
-            unmapped_tests: unknown;
-        } | {
-            mapped_packages: unknown;
-        } | {
-            unmapped_packages: unknown;
-        } | {
-            unmapped_packages_with_tests: unknown;
         };
         /** @description The pre-booking was created. */
         PreBookingResponse: {
@@ -2427,28 +2417,19 @@ export interface components {
             contact: string | null;
             /** @description The channel that produced the lead. */
             source: string | null;
-            /**
-             * @description The priority.
-             * @enum {string|null}
-             */
-            priority: "urgent" | "high" | "medium" | "low" | null;
+            /** @description The priority. */
+            priority: components["schemas"]["Priority"] | null;
             /** @description The telecaller; null while there is none. */
             assignedTo: components["schemas"]["IdOrNull"];
-            /**
-             * @description Where the sample is to be taken, where it is known.
-             * @enum {string|null}
-             */
-            bookingType: "Home Collection" | "Lab Visit" | null;
+            /** @description Where the sample is to be taken, where it is known. */
+            bookingType: components["schemas"]["BookingType"] | null;
             /**
              * Format: date-time
              * @description The wished time, where it is known.
              */
             scheduledAt: string | null;
-            /**
-             * @description Whether the entry is paid.
-             * @enum {string|null}
-             */
-            paymentStatus: "Pending" | "Paid" | "Pay Later" | null;
+            /** @description Whether the entry is paid. */
+            paymentStatus: components["schemas"]["PaymentStatus"] | null;
             /** @description How it is paid. */
             paymentMethod: string | null;
             /** @description The corporate of the record. */

@@ -1976,7 +1976,7 @@ export interface components {
             accountId?: string;
         };
         /** @description A key of the operator. */
-        OperatorKey: {
+        OperatorKeyInfo: {
             /** @description The id of the key. */
             keyId: components["schemas"]["Id"];
             /** @description Who or what uses the key. */
@@ -2008,7 +2008,7 @@ export interface components {
         /** @description A page of keys. */
         OperatorKeyList: {
             /** @description The rows of this page. */
-            keys: components["schemas"]["OperatorKey"][];
+            keys: components["schemas"]["OperatorKeyInfo"][];
             nextCursor: components["schemas"]["NextCursor"];
         };
         /** @description What changes; what is left out stays. */
@@ -2742,7 +2742,7 @@ export interface components {
             package?: string;
             /** @description What the party pays. */
             price: components["schemas"]["Money"];
-        } & (unknown | unknown);
+        };
         /** @description A party's negotiated price. */
         PartyPrice: {
             /** @description The lab. */
@@ -2755,7 +2755,7 @@ export interface components {
             package?: components["schemas"]["Id"];
             /** @description What the party pays. */
             price: components["schemas"]["Money"];
-        } & (unknown | unknown);
+        };
         /** @description Where bookings of an account may come from. Values are trimmed, and each counts once. */
         LeadSourcesRequest: {
             /** @description The values, in the order in which they are shown. */
@@ -2790,7 +2790,7 @@ export interface components {
             package?: string;
             /** @description What it costs under the rate list. */
             price: components["schemas"]["Money"];
-        } & (unknown | unknown);
+        };
         /** @description A price of a rate list. */
         RateListPrice: {
             /** @description The lab. */
@@ -2803,7 +2803,7 @@ export interface components {
             package?: components["schemas"]["Id"];
             /** @description What it costs under the rate list. */
             price: components["schemas"]["Money"];
-        } & (unknown | unknown);
+        };
         /** @description The body of every answer with a status of 400 or more. */
         Error: {
             /** @constant */
@@ -2881,6 +2881,21 @@ export interface components {
             /** @description What it costs, where that is known. */
             price: number | null;
         };
+        /**
+         * @description Where the sample is taken.
+         * @enum {string}
+         */
+        BookingType: "Home Collection" | "Lab Visit";
+        /**
+         * @description How far the booking is.
+         * @enum {string}
+         */
+        BookingStatus: "Scheduled" | "Phlebotomist Assigned" | "Phlebotomist Arrived" | "Sample Collected" | "Sample Submitted" | "Cancelled";
+        /**
+         * @description Whether it is paid.
+         * @enum {string}
+         */
+        PaymentStatus: "Pending" | "Paid" | "Pay Later";
         /** @description A lead or a booking. */
         StaffEntry: {
             /** @description The id of the entry. */
@@ -2904,26 +2919,17 @@ export interface components {
             contact: string | null;
             /** @description The patient's e-mail address. */
             email: string | null;
-            /**
-             * @description Where the sample is taken.
-             * @enum {string|null}
-             */
-            bookingType: "Home Collection" | "Lab Visit" | null;
+            /** @description Where the sample is taken. */
+            bookingType: components["schemas"]["BookingType"] | null;
             /**
              * Format: date-time
              * @description When the sample is to be taken.
              */
             scheduledAt: string | null;
-            /**
-             * @description How far the booking is; null for a lead.
-             * @enum {string|null}
-             */
-            bookingStatus: "Scheduled" | "Phlebotomist Assigned" | "Phlebotomist Arrived" | "Sample Collected" | "Sample Submitted" | "Cancelled" | null;
-            /**
-             * @description Whether it is paid.
-             * @enum {string|null}
-             */
-            paymentStatus: "Pending" | "Paid" | "Pay Later" | null;
+            /** @description How far the booking is; null for a lead. */
+            bookingStatus: components["schemas"]["BookingStatus"] | null;
+            /** @description Whether it is paid. */
+            paymentStatus: components["schemas"]["PaymentStatus"] | null;
             /** @description How it is paid. */
             paymentMethod: string | null;
             /**
@@ -3114,7 +3120,7 @@ export interface components {
             package?: string;
             /** @description What it costs; left out, what was agreed for the unmapped item stays. */
             price?: components["schemas"]["Money"];
-        } & (unknown | unknown);
+        };
         /** @description Which unmapped items are what. */
         MapItemsRequest: {
             /** @description One entry for each item. */
@@ -6321,7 +6327,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OperatorKey"];
+                    "application/json": components["schemas"]["OperatorKeyInfo"];
                 };
             };
             400: components["responses"]["InvalidBody"];

@@ -177,7 +177,12 @@ describe('an answer', () => {
       const isClosed = additionalProperties !== undefined || unevaluatedProperties !== undefined
       if (properties && !isClosed) open.add(schema.$ref ?? where)
       for (const [key, value] of Object.entries(properties ?? {})) visit(value, `${where}.${key}`, within)
-      for (const part of [...(resolved.anyOf ?? []), ...(resolved.oneOf ?? [])]) visit(part, where, within)
+      for (const part of [
+        ...(resolved.anyOf ?? []),
+        ...(resolved.oneOf ?? []),
+        ...(resolved.then ? [resolved.then] : []),
+      ])
+        visit(part, where, within)
       if (resolved.items) visit(resolved.items, `${where}[]`, within)
     }
     for (const operation of contract.operations) {

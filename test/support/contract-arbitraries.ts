@@ -171,6 +171,10 @@ function stringOf({ minLength = 0, maxLength = 4096, pattern, format }: Schema):
 
 /** The plain schemas whose values together are those of `anyOf`, `oneOf`, `allOf` and `if`/`then`. */
 export function variantsOf(schema: Schema, definitions: Definitions): Schema[] {
+  if (schema.then && alwaysHolds(schema)) {
+    const { if: _, then: held, ...rest } = schema
+    return variantsOf({ ...rest, ...held }, definitions)
+  }
   const { anyOf, oneOf, allOf, if: condition, then, ...base } = schema
   let variants = [base as Schema]
   for (const part of allOf ?? []) variants = variants.map((known) => merge(known, definitions.resolve(part)))
@@ -192,6 +196,9 @@ export function variantsOf(schema: Schema, definitions: Definitions): Schema[] {
   }
   return variants
 }
+
+/** Of an object's schema. */
+const alwaysHolds = ({ if: condition }: Schema) => Object.keys(condition ?? {}).join() === 'type'
 
 const isOnlyRequired = (schema: Schema) => Object.keys(schema).join() === 'required'
 
