@@ -216,7 +216,7 @@ export class Ticker {
 
   async #gather(): Promise<void> {
     while (monotonicMs() < this.#gatherUntilMs) {
-      await new Promise((resolve) => setTimeout(resolve, this.#gatherUntilMs - monotonicMs()))
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, this.#gatherUntilMs - monotonicMs())))
     }
   }
 
