@@ -7,16 +7,50 @@ import { ERASED_NAME } from './erasure-rules.ts'
 
 const DAY_MS = 86_400_000
 
-/** What a record that was erased has nothing in. */
-const EMPTY = {
-  entries: `first_name = ? AND last_name IS NULL AND contact IS NULL AND email IS NULL AND integrator_id IS NULL AND details = '{}'`,
-  pre_bookings: `first_name = ? AND last_name IS NULL AND integrator_id = '' AND barcode IS NULL`,
-  bills: 'patient_name = ? AND patient_id IS NULL AND contact IS NULL AND integrator_id IS NULL',
+/** What is left in a record's own columns. */
+const EMPTIED = {
+  entries: {
+    first_name: ERASED_NAME,
+    last_name: null,
+    contact: null,
+    email: null,
+    integrator_id: null,
+    details: '{}',
+  },
+  // The barcode's hash stays: it is unique, and the tube still has its label.
+  pre_bookings: {
+    integrator_id: '',
+    first_name: ERASED_NAME,
+    last_name: null,
+    gender: 'other',
+    age: 0,
+    age_type: 'year',
+    barcode: null,
+  },
+  bills: { patient_id: null, patient_name: ERASED_NAME, contact: null, integrator_id: null },
 }
 
-async function listHolding(trx: Knex.Transaction, table: keyof typeof EMPTY, ids: string[]): Promise<string[]> {
+type Table = keyof typeof EMPTIED
+
+async function listHolding(trx: Knex.Transaction, table: Table, ids: string[]): Promise<string[]> {
   if (ids.length === 0) return []
-  return trx(table).whereIn('id', ids).whereRaw(`NOT (${EMPTY[table]})`, [ERASED_NAME]).orderBy('id').pluck('id')
+  return trx(table)
+    .whereIn('id', ids)
+    .whereNot((empty) => {
+      for (const [column, value] of Object.entries(EMPTIED[table])) {
+        if (value === null) void empty.whereNull(column)
+        else void empty.where(column, value)
+      }
+    })
+    .orderBy('id')
+    .pluck('id')
+}
+
+async function empty(trx: Knex.Transaction, table: Table, ids: string[], now: Date): Promise<void> {
+  const changed = { version: trx.raw('version + 1'), updated_at: now }
+  await trx(table)
+    .whereIn('id', ids)
+    .update({ ...EMPTIED[table], ...changed })
 }
 
 /** @returns how many there was something in, and how many items and day guards were changed and removed with them */
@@ -42,18 +76,7 @@ export async function eraseEntries(
       .where('day', '<=', dayOf(row.created_at.getTime() + DAY_MS))
       .delete()
   }
-  await trx('entries')
-    .whereIn('id', ids)
-    .update({
-      first_name: ERASED_NAME,
-      last_name: null,
-      contact: null,
-      email: null,
-      integrator_id: null,
-      details: '{}',
-      version: trx.raw('version + 1'),
-      updated_at: now,
-    })
+  await empty(trx, 'entries', ids, now)
   // Free texts: anything may stand in them. What is of the catalogue says nothing of anybody.
   const items: number = await trx('entry_items')
     .whereIn('entry_id', ids)
@@ -64,23 +87,11 @@ export async function eraseEntries(
 
 const dayOf = (timeMs: number) => new Date(timeMs).toISOString().slice(0, 10)
 
-/** The barcode's hash stays: it is unique, and the tube still has its label. @returns how many there was something in */
+/** @returns how many there was something in */
 export async function erasePreBookings(trx: Knex.Transaction, preBookingIds: string[], now: Date): Promise<number> {
   const ids = await listHolding(trx, 'pre_bookings', preBookingIds)
   if (ids.length === 0) return 0
-  await trx('pre_bookings')
-    .whereIn('id', ids)
-    .update({
-      integrator_id: '',
-      first_name: ERASED_NAME,
-      last_name: null,
-      gender: 'other',
-      age: 0,
-      age_type: 'year',
-      barcode: null,
-      version: trx.raw('version + 1'),
-      updated_at: now,
-    })
+  await empty(trx, 'pre_bookings', ids, now)
   await trx('pre_booking_items')
     .whereIn('pre_booking_id', ids)
     .whereNull('item_id')
@@ -92,16 +103,7 @@ export async function erasePreBookings(trx: Knex.Transaction, preBookingIds: str
 export async function eraseBills(trx: Knex.Transaction, billIds: string[], now: Date): Promise<number> {
   const ids = await listHolding(trx, 'bills', billIds)
   if (ids.length === 0) return 0
-  await trx('bills')
-    .whereIn('id', ids)
-    .update({
-      patient_id: null,
-      patient_name: ERASED_NAME,
-      contact: null,
-      integrator_id: null,
-      version: trx.raw('version + 1'),
-      updated_at: now,
-    })
+  await empty(trx, 'bills', ids, now)
   await trx('bill_items').whereIn('bill_id', ids).whereNull('item_id').update({ name: ERASED_NAME, tests: null })
   return ids.length
 }

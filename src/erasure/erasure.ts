@@ -200,7 +200,7 @@ async function eraseRecords(
   const { id, accountId } = erasure
   const { entries, preBookings, bills, patients } = await lockTogether(trx, accountId, seeds)
   addPeople(erasure.subject!, await listPeopleOf(trx, entries, bills))
-  const { items, guards, ...erased } = await eraseEntries(trx, accountId, entries, now)
+  const { entries: erasedEntries, items, guards } = await eraseEntries(trx, accountId, entries, now)
   const erasedPreBookings = await erasePreBookings(trx, preBookings, now)
   const erasedBills = await eraseBills(trx, bills, now)
   const { reportIds, reports, fileIds } = await eraseReports(trx, bills, now)
@@ -211,7 +211,7 @@ async function eraseRecords(
   await removeFiles(deps, fileIds)
   await erasePatients(trx, erasure, await listLeftOver(trx, patients), { isOfRecord: true, wasPatient: true })
   count(erasure, {
-    entries: erased.entries,
+    entries: erasedEntries,
     entryItems: items,
     dayGuards: guards,
     preBookings: erasedPreBookings,
