@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
+import { loginCalls } from '../support/login-calls.ts'
 
 let app: TestApp
 let account: TestAccount
@@ -20,20 +21,7 @@ beforeEach(async () => {
   await buildPatient(app, account, { contact })
 })
 
-/** Access tokens end while the clock is moved on. */
-const tokenOf = async () => (await app.accessTokens.issue(account.id)).token
-async function requestOtp(number = contact) {
-  const path = '/client/patient/getLoginOTP'
-  const answer = await app.call('POST', path, { token: await tokenOf(), body: { contact: number } })
-  await app.smsSender.settle()
-  return answer
-}
-async function verify(otpToken: string, otp: string) {
-  return app.call('POST', '/client/patient/verifyLoginOTP', { token: await tokenOf(), body: { otp, otpToken } })
-}
-const texts = (number = contact) => app.sms.taken.filter(({ to }) => to === number).map(({ text }) => text)
-/** The digits of the last SMS. */
-const lastCode = () => /^(\d{6}) /.exec(texts().at(-1)!)![1]!
+const { requestOtp, verify, texts, lastCode } = loginCalls(() => ({ app, account, contact }))
 
 test('an SMS is tried again while its code lives, under the same id, and its content is gone afterwards', async () => {
   app.sms.down = true

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
+import { loginCalls } from '../support/login-calls.ts'
 
 let app: TestApp
 let account: TestAccount
@@ -22,22 +23,7 @@ beforeEach(async () => {
   await buildPatient(app, account, { contact })
 })
 
-/** Access tokens end while the clock is moved on. */
-const tokenOf = async (caller: TestAccount) => (await app.accessTokens.issue(caller.id)).token
-async function requestOtp(number: unknown = contact, caller = account) {
-  const answer = await app.call('POST', '/client/patient/getLoginOTP', {
-    token: await tokenOf(caller),
-    body: { contact: number },
-  })
-  await app.smsSender.settle()
-  return answer
-}
-async function verify(otpToken: unknown, otp: unknown, caller = account) {
-  return app.call('POST', '/client/patient/verifyLoginOTP', { token: await tokenOf(caller), body: { otp, otpToken } })
-}
-const texts = (number = contact) => app.sms.taken.filter(({ to }) => to === number).map(({ text }) => text)
-/** The digits of the last SMS. */
-const lastCode = (number = contact) => /^(\d{6}) /.exec(texts(number).at(-1)!)![1]!
+const { requestOtp, verify, texts, lastCode } = loginCalls(() => ({ app, account, contact }))
 const wrong = (code: string) => String((Number(code) + 1) % 1_000_000).padStart(6, '0')
 
 /** A code, and five wrong tries of it. */
