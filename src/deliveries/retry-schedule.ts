@@ -36,7 +36,7 @@ const LONGEST_SECONDS = 999_999_999
 
 /** The three forms of an HTTP date (RFC 9110 5.6.7): today's, that of RFC 850, and that of C's asctime, which names no zone. */
 const IMF_FIXDATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/
-const RFC850_DATE = /^[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT$/
+const RFC850_DATE = /^[A-Z][a-z]{5,8}, (\d{2})-([A-Z][a-z]{2})-(\d{2}) (\d{2}:\d{2}:\d{2} GMT)$/
 const ASCTIME_DATE = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/
 
 /**
@@ -46,8 +46,20 @@ const ASCTIME_DATE = /^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{
 export function parseRetryAfter(value: string | undefined, nowMs: number): number | undefined {
   if (value === undefined) return undefined
   if (/^\d+$/.test(value)) return Math.min(Number(value), LONGEST_SECONDS) * 1000
-  const isOfZone = IMF_FIXDATE.test(value) || RFC850_DATE.test(value)
-  if (!isOfZone && !ASCTIME_DATE.test(value)) return undefined
-  const at = Date.parse(isOfZone ? value : `${value} GMT`)
+  const at = parseHttpDate(value, nowMs)
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
+}
+
+/** @returns NaN where it is none */
+function parseHttpDate(value: string, nowMs: number): number {
+  if (IMF_FIXDATE.test(value)) return Date.parse(value)
+  if (ASCTIME_DATE.test(value)) return Date.parse(`${value} GMT`)
+  const [, day, month, year, time] = RFC850_DATE.exec(value) ?? []
+  if (year === undefined) return NaN
+  const century = Math.floor(new Date(nowMs).getUTCFullYear() / 100)
+  const inCentury = (n: number) => Date.parse(`${day} ${month} ${n}${year} ${time}`)
+  // Two digits of a year: what seems more than 50 years ahead is past.
+  const latest = new Date(nowMs)
+  latest.setUTCFullYear(latest.getUTCFullYear() + 50)
+  return inCentury(century) > latest.getTime() ? inCentury(century - 1) : inCentury(century)
 }

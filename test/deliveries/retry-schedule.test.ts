@@ -60,6 +60,14 @@ describe('Retry-After', () => {
     expect(parseRetryAfter(value, nowMs)).toBe(30_000)
   })
 
+  test.each([
+    ['70', Date.UTC(2070, 10, 20) - Date.UTC(2026, 10, 20)],
+    ['77', 0],
+    ['94', 0],
+  ])('a year of two digits is of this century, unless that is more than 50 years ahead: %s', (year, expected) => {
+    expect(parseRetryAfter(`Friday, 20-Nov-${year} 10:00:00 GMT`, nowMs)).toBe(expected)
+  })
+
   test('a date in the past asks for nothing', () => {
     expect(parseRetryAfter('Fri, 20 Nov 2026 09:00:00 GMT', nowMs)).toBe(0)
   })
