@@ -12,6 +12,8 @@ export interface DueSendingOptions<Row> {
   /** One try, with its claim. Rejects where the database is at fault. */
   handOver(row: Row): Promise<void>
   onFault(error: unknown): void
+  /** One that takes longer than `afterMs` milliseconds leaves its place to another. With so many of them under way none begins. */
+  slow?: { afterMs: number; most: number }
   /** Whether another one may begin beside so many. */
   mayBegin?(underWay: number): boolean
 }
@@ -22,6 +24,8 @@ export class DueSending<Row> {
   readonly #options: DueSendingOptions<Row>
   /** By key: what this daemon has under way is not begun a second time, whatever its row says. */
   readonly #underWay = new Map<string, Promise<void>>()
+  /** Those of them that have left their places. */
+  readonly #slow = new Set<string>()
   /** What the database was at fault with waits until somebody asks again. */
   readonly #passedOver = new Set<string>()
   /** Listed, and not begun. */
@@ -99,20 +103,28 @@ export class DueSending<Row> {
   }
 
   #mayBegin(): boolean {
-    const { most, mayBegin } = this.#options
+    const { most, slow, mayBegin } = this.#options
     const { size } = this.#underWay
-    return !this.#stopped && size < most && (mayBegin?.(size) ?? true)
+    if (this.#stopped || size - this.#slow.size >= most || (slow && this.#slow.size >= slow.most)) return false
+    return mayBegin?.(size) ?? true
   }
 
   #start(row: Row): void {
-    const { keyOf, handOver, onFault } = this.#options
+    const { keyOf, handOver, onFault, slow } = this.#options
     const key = keyOf(row)
+    const leave = () => {
+      this.#slow.add(key)
+      void this.goOn()
+    }
+    const timer = slow && setTimeout(leave, slow.afterMs)
     const work = handOver(row)
       .catch((error: unknown) => {
         this.#passedOver.add(key)
         onFault(error)
       })
       .finally(() => {
+        clearTimeout(timer)
+        this.#slow.delete(key)
         this.#underWay.delete(key)
         void this.goOn()
       })

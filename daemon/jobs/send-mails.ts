@@ -6,8 +6,9 @@ import { claimMail, holdMail, listDueMails, recordMailSent, type Mail } from '..
 import { DueSending } from '../due-sending.ts'
 import type { MailTransport } from '../mail-transport.ts'
 
-/** A server may take minutes for one. */
 const MAILS_AT_A_TIME = 10
+/** A server may take minutes for one: what takes so long is not what the others wait for. */
+const SLOW_MAILS = { afterMs: 20_000, most: 40 }
 /** Well within the first wait for another try. */
 const HOLD_EVERY_MS = 4000
 const STOP_MS = 10_000
@@ -20,6 +21,7 @@ export interface SendMailsDeps {
   from: string
   /** So many at a time. */
   most?: number
+  slow?: { afterMs: number; most: number }
 }
 
 export interface MailSending {
@@ -36,10 +38,12 @@ export interface MailSending {
  * later, under the same Message-ID.
  */
 export function sendMails(deps: SendMailsDeps): MailSending {
-  const { database, clock, log, most = MAILS_AT_A_TIME } = deps
+  const { database, clock, log, most = MAILS_AT_A_TIME, slow = SLOW_MAILS } = deps
   const sending = new DueSending<Mail>({
     most,
-    list: (limit) => listDueMails(database.knex, clock.now(), limit),
+    slow,
+    // What has failed or taken long before may well do so again: it goes last.
+    list: async (limit) => (await listDueMails(database.knex, clock.now(), limit)).sort((a, b) => a.tries - b.tries),
     keyOf: ({ id }) => id,
     async handOver(mail) {
       const isSent = await sendMail(deps, mail)

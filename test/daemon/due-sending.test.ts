@@ -105,6 +105,25 @@ test('what is under way is not begun a second time, though its row says that it 
   expect(begun).toEqual([1, 2])
 })
 
+test('one that takes long leaves its place to another, and counts again for none once it ends', async () => {
+  const { due, begun, sending, end } = world({ most: 1, slow: { afterMs: 10, most: 2 } })
+  due.push(1, 2, 3, 4)
+  await sending.begin()
+  expect(begun).toEqual([1])
+  // With two that are slow no third is begun.
+  await expect.poll(() => begun).toEqual([1, 2])
+  await new Promise((resolve) => setTimeout(resolve, 40))
+  expect(begun).toEqual([1, 2])
+  await end(1)
+  await expect.poll(() => begun).toEqual([1, 2, 3])
+  await end(3)
+  expect(begun).toEqual([1, 2, 3, 4])
+  await end(4)
+  await end(2)
+  await sending.run()
+  expect(sending.underWay).toBe(0)
+})
+
 test('a stop begins nothing more, also not of what has just been listed', async () => {
   const listing = Promise.withResolvers<void>()
   const { begun, sending } = world({ list: () => listing.promise.then(() => [1, 2]) })

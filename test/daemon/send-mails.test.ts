@@ -190,7 +190,8 @@ test('a mail that its server takes long for keeps no other waiting, and is told 
     dataDir: '/nonexistent',
     now: () => world.clock.now(),
   })
-  const mails = sendMails({ database: db.database, clock: world.clock, log, transport, from })
+  const places = { most: 1, slow: { afterMs: 100, most: 2 } }
+  const mails = sendMails({ database: db.database, clock: world.clock, log, transport, from, ...places })
   await mails.begin()
   await expect.poll(() => own.smtp.mails.length).toBe(1)
   const other = await own.failingFor(23)
