@@ -160,6 +160,23 @@ export function quotedItems(entry: Entry, known: CataloguePrices): BillItem[] {
   return entry.items.map((item) => billItem(item, known))
 }
 
+/**
+ * The entry as it is once it has been quoted: an item without a price of its own costs what it was billed at, or else what the catalogue
+ * says. A bill has its entry's items in their order; one that has been mapped since then was billed as another.
+ * @returns the same entry where nothing changes
+ */
+export function quotedEntry(entry: Entry, bill: Bill | undefined, known: CataloguePrices): Entry {
+  const items = entry.items.map((item, position) => {
+    if (item.price !== null) return item
+    const billed = bill?.items[position]
+    const agreed = billed?.itemId === item.itemId ? billed.price : null
+    const { price } = billItem({ ...item, price: agreed }, known)
+    return price === null ? item : { ...item, price }
+  })
+  const isChanged = items.some((item, position) => item !== entry.items[position])
+  return isChanged ? { ...entry, items, version: entry.version + 1 } : entry
+}
+
 /** Whether there is a total or a price. */
 export function isQuotable(entry: Entry, known: CataloguePrices): boolean {
   return entry.totalAmount !== null || quotedItems(entry, known).some(({ price }) => price !== null)

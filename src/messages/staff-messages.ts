@@ -4,14 +4,7 @@
  */
 import type { Account } from '../accounts/accounts-repository.ts'
 import { claimBill, type BillingCall } from '../billing/bill-actions.ts'
-import {
-  fullName,
-  isBillable,
-  isQuotable,
-  nearestAmount,
-  type Bill,
-  type CataloguePrices,
-} from '../billing/bill-rules.ts'
+import { fullName, isBillable, isQuotable, nearestAmount, quotedEntry, type Bill } from '../billing/bill-rules.ts'
 import { findBill, findCataloguePrices, findLiveBillOfEntry } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { claimEntry } from '../crm/booking-actions.ts'
@@ -97,8 +90,8 @@ export async function sendPhlebotomist(call: MessageCall, leadId: string): Promi
 }
 
 /**
- * What the entry's items cost, or were billed at. From then on they cost that, whatever the catalogue says later: it is what the link
- * shows and what is billed.
+ * What the entry's items cost, each at what it was billed at where it was. From then on they cost that, whatever the catalogue says later:
+ * it is what the link shows and what is billed.
  * @throws 404; 409 also for an entry without a contact, without anything to pay, or with a discount of more than that
  */
 export async function sendQuotation(call: MessageCall, leadId: string, links: PublishedLinks): Promise<MessageEvent> {
@@ -106,16 +99,14 @@ export async function sendQuotation(call: MessageCall, leadId: string, links: Pu
   const { entry } = await claimEntry({ ...call, leadId }, 'sendQuotation')
   const known = await findCataloguePrices(trx, accountId, entry)
   const billed = await findLiveBillOfEntry(trx, accountId, entry.id)
-  const bill = billed && (await findBill(trx, accountId, billed.id))
-  for (const { itemId, price } of bill?.items ?? [])
-    if (itemId !== null && price !== null) known.prices.set(itemId, price)
-  if (!isQuotable(entry, known)) throw invalidState('the entry has neither a total nor an item with a price to quote')
-  if (!isBillable(entry, known)) {
+  const quoted = quotedEntry(entry, billed && (await findBill(trx, accountId, billed.id)), known)
+  if (!isQuotable(quoted, known)) throw invalidState('the entry has neither a total nor an item with a price to quote')
+  if (!isBillable(quoted, known)) {
     throw invalidState(
       'the items cost less than the discount of the entry, or more than 9999999999.99: bill it with a total',
     )
   }
-  const quoted = await keepPrices(call, entry, known)
+  await keepPrices(call, entry, quoted)
   const variables = {
     patient_name: nameOf(quoted),
     lab_name: await labNameOf(call, entry.labId),
@@ -129,18 +120,12 @@ export async function sendQuotation(call: MessageCall, leadId: string, links: Pu
   })
 }
 
-/** @returns the entry as it then is */
-async function keepPrices({ trx, now }: MessageCall, entry: Entry, known: CataloguePrices): Promise<Entry> {
-  const items = entry.items.map((item) => {
-    const price = item.itemId === null ? undefined : known.prices.get(item.itemId)
-    return item.price === null && price !== undefined ? { ...item, price } : item
-  })
-  const changed = items.flatMap((item, position) => (item === entry.items[position] ? [] : [position]))
-  if (changed.length === 0) return entry
-  for (const position of changed) await updateEntryItem(trx, entry.id, position, items[position]!)
-  const quoted = { ...entry, items, version: entry.version + 1 }
+async function keepPrices({ trx, now }: MessageCall, entry: Entry, quoted: Entry): Promise<void> {
+  if (quoted === entry) return
+  for (const [position, item] of quoted.items.entries()) {
+    if (item !== entry.items[position]) await updateEntryItem(trx, entry.id, position, item)
+  }
   await updateEntry(trx, quoted, now)
-  return quoted
 }
 
 async function recordOfEntry(call: MessageCall, entry: Entry, message: Unsent): Promise<MessageEvent> {

@@ -89,6 +89,26 @@ test('a booking that is billed is quoted at what it was billed at', async () => 
   expect(done(await world.get(`/entries/${leadId}`)).items[0].price).toBe(400)
 })
 
+test('of a test that a booking has twice each is quoted at what itself was billed at', async () => {
+  const dear = await buildTest(app, world.lab, { cost: 400 })
+  const leadId = await world.createBooking({ tests: [{ test: dear.id }, { test: dear.id, cost: 10 }] })
+  const { billId } = done(await world.post(`/bookings/${leadId}/bill`))
+  await app.database.knex('tests').where({ id: dear.id }).update({ cost: 600 })
+  expect((await sent(`/entries/${leadId}/send-quotation`)).data.message.variables.amount).toBe('410.00')
+  done(await world.post(`/bills/${billId}/delete`))
+  const again = done(await world.post(`/bookings/${leadId}/bill`))
+  expect(again.items.map(({ price }: { price: number }) => price)).toEqual([400, 10])
+})
+
+test('a name that is mapped once it has been billed is quoted at the price of what it is, not at that of another', async () => {
+  const dear = await buildTest(app, world.lab, { cost: 400 })
+  const fields = { tests: [{ test: dear.id, cost: 10 }], unmappedTests: [{ name: 'The same' }] }
+  const leadId = await world.createBooking(fields)
+  done(await world.post(`/bookings/${leadId}/bill`))
+  done(await world.post(`/entries/${leadId}/map-items`, { items: [{ item: 2, test: dear.id }] }))
+  expect((await sent(`/entries/${leadId}/send-quotation`)).data.message.variables.amount).toBe('410.00')
+})
+
 test('what costs less than its discount can not be quoted', async () => {
   const leadId = await world.createEntry({ tests: [{ test: world.test.id, cost: 50 }], discountAmount: 100 })
   const { status, body } = await world.post(`/entries/${leadId}/send-quotation`)
