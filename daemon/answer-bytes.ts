@@ -5,6 +5,23 @@ const CONTENT_LENGTH = Buffer.from('content-length')
 export const CONNECTION = Buffer.from('connection')
 export const KEEP_ALIVE = Buffer.from('keep-alive')
 
+export const TAB = 9
+
+/** RFC 9110 5.6.2: what a header's name consists of. */
+export const IS_TOKEN = new Uint8Array(256)
+for (const char of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+  IS_TOKEN[char.charCodeAt(0)] = 1
+/** RFC 9110 5.5: what a header's value consists of. */
+export const IS_TEXT = new Uint8Array(256).fill(1, 32)
+IS_TEXT[TAB] = 1
+IS_TEXT[127] = 0
+
+/** Whether this may stand in a header's value. */
+export function isValue(bytes: Buffer, at: number, end: number): boolean {
+  for (let n = at; n < end; n++) if (IS_TEXT[bytes[n]!] === 0) return false
+  return true
+}
+
 /** In any case. @param text in lower case */
 export function isText(bytes: Buffer, at: number, end: number, text: Buffer): boolean {
   if (end - at !== text.length) return false

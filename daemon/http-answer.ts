@@ -6,15 +6,19 @@ import {
   begins,
   CONNECTION,
   HTTP_1_1,
+  IS_TEXT,
+  IS_TOKEN,
   isText,
+  isValue,
   KEEP_ALIVE,
   keepAliveSecondsOf,
   nameOf,
   statusAt,
+  TAB,
 } from './answer-bytes.ts'
 
-/** The status line and headers. */
-const MAX_HEAD_BYTES = 16_384
+/** The status line and headers: an answer is judged by its status, not by what a server puts beside it. */
+const MAX_HEAD_BYTES = 65_536
 /** Of heads that are no answer (1xx); more are not read, and so no answer comes. */
 const MAX_INFORMATIONAL_BYTES = 65_536
 /** How much of the body is read, and how much is kept. */
@@ -32,15 +36,7 @@ export const CONNECTION_OVER = 'UND_ERR_SOCKET'
 const LF = 10
 const CR = 13
 const COLON = 58
-
-/** RFC 9110 5.6.2: what a header's name consists of. */
-const IS_TOKEN = new Uint8Array(256)
-for (const char of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-  IS_TOKEN[char.charCodeAt(0)] = 1
-/** RFC 9110 5.5: what a header's value consists of. */
-const IS_TEXT = new Uint8Array(256).fill(1, 32)
-IS_TEXT[9] = 1
-IS_TEXT[127] = 0
+const SPACE = 32
 
 type Part =
   | 'status_line'
@@ -81,6 +77,10 @@ export class HttpAnswer {
   #left = 0
   /** The beginning of a line whose end has not arrived. */
   #rest: Buffer | undefined
+  /** How much of it, once more has arrived, need not be searched for an end again. */
+  #searched = 0
+  /** Which header of the head a folded line goes on with. */
+  #lastHeader: 'none' | 'framing' | 'other' = 'none'
 
   /** Whole, or as much of it as is read. */
   get over(): boolean {
@@ -104,6 +104,7 @@ export class HttpAnswer {
     if (this.#rest) {
       bytes = Buffer.concat([this.#rest, arrived.subarray(0, length)])
       end = bytes.length
+      this.#searched = this.#rest.length
       this.#rest = undefined
     }
     let at = 0
@@ -137,7 +138,8 @@ export class HttpAnswer {
 
   /** @returns where the next line begins */
   #takeLine(bytes: Buffer, at: number, end: number): number {
-    let lineEnd = at
+    let lineEnd = at + this.#searched
+    this.#searched = 0
     while (lineEnd < end && bytes[lineEnd] !== LF) lineEnd += 1
     this.#count(lineEnd - at)
     if (this.over) return end
@@ -228,8 +230,9 @@ export class HttpAnswer {
   #readHeader(bytes: Buffer, at: number, end: number): void {
     let colon = at
     while (colon < end && IS_TOKEN[bytes[colon]!] === 1) colon += 1
-    if (colon === at || bytes[colon] !== COLON) return this.#refuse()
-    for (let n = colon + 1; n < end; n++) if (IS_TEXT[bytes[n]!] === 0) return this.#refuse()
+    if (colon === at) return this.#readFold(bytes, at, end)
+    if (bytes[colon] !== COLON || !isValue(bytes, colon + 1, end)) return this.#refuse()
+    this.#lastHeader = 'other'
     // What trailers say was not asked for.
     if (this.status !== 0) return
     const nameLength = colon - at
@@ -237,8 +240,8 @@ export class HttpAnswer {
     if (nameLength !== 10 && nameLength !== 11 && nameLength !== 14 && nameLength !== 17) return
     let from = colon + 1
     let to = end
-    while (from < to && (bytes[from] === 32 || bytes[from] === 9)) from += 1
-    while (to > from && (bytes[to - 1] === 32 || bytes[to - 1] === 9)) to -= 1
+    while (from < to && (bytes[from] === SPACE || bytes[from] === TAB)) from += 1
+    while (to > from && (bytes[to - 1] === SPACE || bytes[to - 1] === TAB)) to -= 1
     // Stands in nearly every answer, and says what is so without it.
     if (nameLength === 10 && isText(bytes, at, colon, CONNECTION) && isText(bytes, from, to, KEEP_ALIVE)) {
       this.#keepAlive = true
@@ -247,13 +250,25 @@ export class HttpAnswer {
     this.#takeHeader(nameOf(bytes, at, colon), bytes.toString('latin1', from, to))
   }
 
+  /**
+   * A line that goes on with the one before, as servers of old write them (RFC 9112 5.2). Not where it would change where the answer ends:
+   * of those, readers have made different things.
+   */
+  #readFold(bytes: Buffer, at: number, end: number): void {
+    const isFold = (bytes[at] === SPACE || bytes[at] === TAB) && this.status === 0 && this.#lastHeader === 'other'
+    if (!isFold || !isValue(bytes, at, end)) return this.#refuse()
+    this.#doubt()
+  }
+
   #takeHeader(name: string, value: string): void {
     switch (name) {
       case 'content-length':
+        this.#lastHeader = 'framing'
         if (this.#contentLength === -1 && /^\d{1,15}$/.test(value)) this.#contentLength = Number(value)
         else this.#takeLengths(value.split(','))
         break
       case 'transfer-encoding':
+        this.#lastHeader = 'framing'
         this.#transferEncoding = (this.#transferEncoding ?? '') + `,${value.toLowerCase()}`
         break
       case 'connection':
@@ -320,6 +335,7 @@ export class HttpAnswer {
     this.#transferEncoding = undefined
     this.retryAfter = undefined
     this.#retryAfters = 0
+    this.#lastHeader = 'none'
     this.#part = 'status_line'
   }
 
