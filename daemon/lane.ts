@@ -273,7 +273,8 @@ export class Lane implements LaneRun {
   #start(delivery: PendingDelivery): void {
     const { clock, client } = this.#deps
     const entry = this.#inFlight.start(delivery, clock.now())
-    client.send(new SignedRequest(this.#settings, delivery, entry.startedAt), (outcome) => this.#ended(entry, outcome))
+    const request = new SignedRequest(this.#settings, delivery, entry.startedAt, clock)
+    client.send(request, (outcome) => this.#ended(entry, outcome))
   }
 
   #ended(entry: InFlight, outcome: AttemptOutcome): void {

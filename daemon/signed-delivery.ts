@@ -10,17 +10,21 @@ import { publicEventId } from '../src/ids.ts'
 import { keysAt, type DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import type { AttemptOutcome, WebhookRequest } from './webhook-client.ts'
 
+const LONG_AGO_MS = 1000
+
 /** Each attempt is signed anew, under the same id; that is done when it is put together, beside others. */
 export class SignedRequest implements WebhookRequest {
   readonly #settings: DeliverySettings
   readonly #delivery: PendingDelivery
   readonly #startedAt: Date
+  readonly #clock: Clock
 
   /** @param startedAt the attempt's own time */
-  constructor(settings: DeliverySettings, delivery: PendingDelivery, startedAt: Date) {
+  constructor(settings: DeliverySettings, delivery: PendingDelivery, startedAt: Date, clock: Clock) {
     this.#settings = settings
     this.#delivery = delivery
     this.#startedAt = startedAt
+    this.#clock = clock
   }
 
   get accountId(): string {
@@ -36,13 +40,20 @@ export class SignedRequest implements WebhookRequest {
   }
 
   get headers(): Record<string, string> {
-    const timestamp = Math.floor(this.#startedAt.getTime() / 1000)
+    const at = this.#signedAt()
+    const timestamp = Math.floor(at.getTime() / 1000)
     const id = publicEventId(this.#delivery.eventId)
     return {
       'webhook-id': id,
       'webhook-timestamp': String(timestamp),
-      'webhook-signature': sign(keysAt(this.#settings, this.#startedAt), id, timestamp, this.body),
+      'webhook-signature': sign(keysAt(this.#settings, at), id, timestamp, this.body),
     }
+  }
+
+  /** The attempt's own time, unless it has taken its time to be connected: a receiver looks at how old a signature is. */
+  #signedAt(): Date {
+    const isLongAgo = this.#clock.nowMs() - this.#startedAt.getTime() > LONG_AGO_MS
+    return isLongAgo ? this.#clock.now() : this.#startedAt
   }
 }
 
