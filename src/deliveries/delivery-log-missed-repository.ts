@@ -3,6 +3,7 @@
  * by what routing would have asked, in windows of the lab's events, so that a page costs what it looks at.
  */
 import type { Knex } from 'knex'
+import { GETS_MESSAGE } from '../events/event-routing.ts'
 import { firstIdOf } from '../ids.ts'
 import { encodeCursor } from '../paging.ts'
 import { AFTER_ALL_IDS, type MissedPageRequest } from './delivery-log-rules.ts'
@@ -21,12 +22,14 @@ export interface MissedEvent {
 
 /**
  * Of an event `e` and a webhook `w` that are joined on the webhook's events: whether it was recorded while the webhook was
- * auto-deleted, and would have been routed to it.
+ * auto-deleted, and would have been routed to it. Of one that was then deleted for good the last change is that.
  */
 const IS_MISSED = `
   (w.corporate_id IS NULL OR w.corporate_id = e.corporate_id)
   AND (w.organization_id IS NULL OR w.organization_id = e.doctor_id OR w.organization_id = e.hospital_id)
-  AND ((w.state = 'auto_deleted' AND e.recorded_at >= w.inactive_from)
+  AND (e.type NOT LIKE '%.send' OR ${GETS_MESSAGE})
+  AND ((e.recorded_at >= w.inactive_from
+      AND (w.state = 'auto_deleted' OR (w.state = 'deleted' AND w.deactivated_at IS NOT NULL AND e.recorded_at < w.updated_at)))
     OR EXISTS (SELECT 1 FROM webhook_inactivity i WHERE i.webhook_id = w.id
                AND i.inactive_from <= e.recorded_at AND e.recorded_at < i.active_from))`
 
@@ -44,8 +47,8 @@ interface InactiveTime {
   inactive_from: Date
   /** By the clock as it was; null: ended before that was kept. */
   deactivated_at: Date | null
-  /** Undefined: not yet. */
-  active_from?: Date
+  /** Null: not yet. */
+  active_from: Date | null
 }
 
 /**
@@ -54,10 +57,11 @@ interface InactiveTime {
  */
 async function listInactiveRanges(knex: Knex, webhookId: string, bounds: IdRange): Promise<IdRange[]> {
   const past: InactiveTime[] = await knex('webhook_inactivity').where({ webhook_id: webhookId })
-  const current: InactiveTime[] = await knex('webhooks')
-    .where({ id: webhookId, state: 'auto_deleted' })
-    .select('inactive_from', 'deactivated_at')
-  return [...current, ...past]
+  const last: InactiveTime[] = await knex('webhooks')
+    .where({ id: webhookId })
+    .whereRaw(`(state = 'auto_deleted' OR (state = 'deleted' AND deactivated_at IS NOT NULL))`)
+    .select('inactive_from', 'deactivated_at', { active_from: knex.raw("IF(state = 'deleted', updated_at, NULL)") })
+  return [...last, ...past]
     .map(({ inactive_from: from, deactivated_at: at, active_from: until }) => ({
       fromId: later(firstIdOf(Math.max(0, Math.min(+from, +(at ?? from)) - CLOCK_MARGIN_MS)), bounds.fromId),
       untilId: earlier(until ? firstIdOf(+until + CLOCK_MARGIN_MS) : AFTER_ALL_IDS, bounds.untilId),

@@ -78,16 +78,17 @@ const DUE = 'CAST(@due AS DATETIME(3))'
 const FAN_OUT_TOGETHER = fanOutAt(DUE)
 
 /**
- * The same for messages: where the lab has a webhook without a party for the message, such webhooks alone get it. One that
- * has gone since the message was recorded counts: its copy waits no longer, and the message goes the normal way.
+ * Of a message `e` and a webhook `w` that it is for: where the lab has a webhook without a party for the message, such webhooks alone
+ * get it. One that has gone since the message was recorded counts: its copy waits no longer, and the message goes the normal way.
  */
-const FAN_OUT_MESSAGES = `${FAN_OUT_TOGETHER}
-    AND ((w.corporate_id IS NULL AND w.organization_id IS NULL) OR NOT EXISTS (
+export const GETS_MESSAGE = `((w.corporate_id IS NULL AND w.organization_id IS NULL) OR NOT EXISTS (
       SELECT 1 FROM webhook_events cs FORCE INDEX (webhook_events_routing)
       STRAIGHT_JOIN webhooks c FORCE INDEX (PRIMARY) ON c.id = cs.webhook_id
       WHERE cs.lab_id = e.lab_id AND cs.event_type = e.type
         AND c.corporate_id IS NULL AND c.organization_id IS NULL
         AND ${WAS_ACTIVE('c')}))`
+
+const FAN_OUT_MESSAGES = `${FAN_OUT_TOGETHER} AND ${GETS_MESSAGE}`
 
 /**
  * Lanes that have something due at that time: of each webhook it asks for one copy, where to go through the copies would cost as much as

@@ -92,13 +92,15 @@ export async function claimPartyEvents(trx: Knex.Transaction, webhook: Webhook, 
   }
 }
 
-/** How many other active webhooks without a party have each of the webhook's events, where there are any. */
+/**
+ * How many other active webhooks have each of the events of a webhook without a party, where there are any. What is left of a party's
+ * gets its events too, but no message beside one without a party.
+ */
 export async function countOverlaps(trx: Knex.Transaction, webhook: Webhook): Promise<Map<EventType, number>> {
   const rows = await trx('webhook_events as s')
     .join('webhooks as w', 'w.id', 's.webhook_id')
     .where({ 's.lab_id': webhook.labId, 'w.account_id': webhook.accountId, 'w.state': 'active' })
-    .whereNull('w.corporate_id')
-    .whereNull('w.organization_id')
+    .whereRaw(`((w.corporate_id IS NULL AND w.organization_id IS NULL) OR s.event_type NOT LIKE '%.send')`)
     .whereIn('s.event_type', webhook.events)
     .whereNot('w.id', webhook.id)
     .groupBy('s.event_type')

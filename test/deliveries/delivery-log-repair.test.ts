@@ -7,10 +7,11 @@ import {
   buildAccount,
   buildLab,
   buildOperatorKey,
+  buildParty,
   subscribeBody,
   type TestAccount,
 } from '../support/builders.ts'
-import { buildEnded, buildEvent, buildPending } from '../support/logged-deliveries.ts'
+import { buildEnded, buildEvent, buildMessage, buildPending } from '../support/logged-deliveries.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -147,6 +148,61 @@ describe('missed events', () => {
     expect([redelivered.status, redelivered.body.error.code]).toEqual([409, 'missed_event'])
     const asOperator = await asStaff('GET', '/missed-events', { query: { webhookId: webhook } })
     expect(asOperator.body.missedEvents).toMatchObject([row])
+  })
+
+  test('are those of the time up to the deletion where the webhook was then deleted for good', async () => {
+    const record = () => buildEvent(app.database, { accountId: account.id, labId: lab.id, atMs: app.clock.nowMs() })
+    const list = async () => {
+      const { body } = await call('GET', '/client/events/missed', { query: { labID: lab.id, webhookId: webhook } })
+      return body.data.map((row: { eventId: string }) => row.eventId)
+    }
+    await autoDelete(app, webhook)
+    const missed = await record()
+    await new Promise((resolve) => setTimeout(resolve, 5))
+    app.clock.set(new Date(await app.database.readTimeMs()).toISOString())
+    await call('DELETE', `/client/events/deleteEvent/${webhook}`, { query: { labID: lab.id } })
+    await record()
+    expect(await knex()('webhooks').where({ id: webhook }).first('state')).toEqual({ state: 'deleted' })
+    expect(await list()).toEqual([publicEventId(missed)])
+    const shown = await call('GET', `/client/events/missed/${webhook}/${publicEventId(missed)}`)
+    expect(shown.status).toBe(200)
+  })
+
+  test('of a webhook that was never auto-deleted there are none, also behind its deletion', async () => {
+    await call('DELETE', `/client/events/deleteEvent/${webhook}`, { query: { labID: lab.id } })
+    await buildEvent(app.database, { accountId: account.id, labId: lab.id, atMs: app.clock.nowMs() })
+    const { body } = await call('GET', '/client/events/missed', { query: { labID: lab.id, webhookId: webhook } })
+    expect(body.data).toEqual([])
+  })
+
+  test('are no messages that a webhook without a party got instead of a party’s', async () => {
+    const events = ['lead.created', 'booking.send']
+    const { id: corporateId } = await buildParty(app, account, 'corporate')
+    const subscribe = async (fields: object) => {
+      const body = subscribeBody(lab, { events, ...fields })
+      const answer = await app.call('POST', '/client/events/subscribe', { token: account.token, body })
+      return answer.body.data._id as string
+    }
+    const switchTo = async (mode: string) => {
+      await knex()('accounts').where({ id: account.id }).update({ mode })
+      app.clock.advance(1000)
+    }
+    await switchTo('party_scoped')
+    const bound = await subscribe({ corporateUser: corporateId })
+    await switchTo('catch_all')
+    const all = await subscribe({})
+    await autoDelete(app, bound)
+    const list = async () => {
+      const { body } = await asStaff('GET', '/missed-events', { query: { webhookId: bound } })
+      return new Set(body.missedEvents.map((row: { eventId: string }) => row.eventId))
+    }
+    const event = { accountId: account.id, labId: lab.id, corporateId, atMs: app.clock.nowMs() }
+    const lead = publicEventId(await buildEvent(app.database, event))
+    await buildMessage(app.database, event)
+    expect(await list()).toEqual(new Set([lead]))
+    await autoDelete(app, all)
+    const message = publicEventId(await buildMessage(app.database, event))
+    expect(await list()).toEqual(new Set([message, lead]))
   })
 
   test('are paged through', async () => {

@@ -5,6 +5,8 @@ import type { Knex } from 'knex'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import type { RecordedEvent } from '../../src/events/event-types.ts'
 import { newId, publicEventId, timeOfId } from '../../src/ids.ts'
+import { recordMessage } from '../../src/messages/message-recording.ts'
+import type { NewMessage } from '../../src/events/message-payloads.ts'
 import type { Database } from '../../db/connection.ts'
 
 export interface EventWish {
@@ -83,4 +85,26 @@ export async function buildAttempt(
     status: 204,
     ...fields,
   })
+}
+
+/** A message that a webhook has taken long since. @returns its event's id */
+export async function buildMessage(database: Database, wish: Omit<EventWish, 'type'>): Promise<string> {
+  const { accountId, labId, atMs, corporateId = null } = wish
+  const [id, subjectId] = [newId(atMs), newId(atMs)]
+  const record = { id: subjectId, accountId, labId, integratorId: null, version: 1 }
+  const message: NewMessage = {
+    type: 'booking.send',
+    subject: { kind: 'entry', ...record, corporateId, doctorId: null, hospitalId: null },
+    recipient: { contact: '9876543210', name: 'Asha' },
+    template: 'visit_reminder',
+    text: 'Your visit is on Monday.',
+    variables: {},
+    attachmentUrl: null,
+  }
+  await database.transaction(async (trx) => {
+    await recordMessage(trx, id, message, new Date(atMs))
+    await trx('unrouted_events').where({ event_id: id }).delete()
+    await trx('messages').where({ event_id: id }).update({ state: 'taken' })
+  })
+  return id
 }

@@ -134,6 +134,18 @@ describe('subscribing', () => {
     }
   })
 
+  test('beside a party’s, from before the account gave up its parties, is warned of what that one gets as well', async () => {
+    const changed = await buildAccount(app, { mode: 'party_scoped' })
+    const events = ['lead.created', 'bill.send']
+    const ofChanged = await buildLab(app, changed)
+    const { id: corporateUser } = await buildParty(app, changed, 'corporate')
+    await subscribed(changed, subscribeBody(ofChanged, { events, corporateUser }))
+    await app.database.knex('accounts').where({ id: changed.id }).update({ mode: 'catch_all' })
+    app.clock.advance(1000)
+    const { warnings } = await subscribed(changed, subscribeBody(ofChanged, { events }))
+    expect(warnings).toEqual(['lead.created is also delivered to another active webhook of this lab'])
+  })
+
   test('again without a party is accepted and warned of', async () => {
     await subscribed(catchAll, subscribeBody(lab, { events: ['lead.created', 'booking.created'] }))
     await subscribed(catchAll, subscribeBody(lab, { events: ['lead.created'] }))
