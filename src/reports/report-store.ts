@@ -25,12 +25,12 @@ export interface ReportStore {
   prepare(): Promise<void>
   /**
    * Takes a PDF in; when this returns it is on the disk.
-   * @throws 413 for more bytes than the store takes, 400 for what is no PDF or ends early
+   * @throws 413 for more bytes than the store takes, 400 for what is no PDF or ends early, 503 where the disk is at fault
    */
   receive(source: Readable, nowMs: number): Promise<StoredFile>
-  /** The file for reading, to be closed by the caller; undefined: there is none. */
+  /** The file for reading, to be closed by the caller; undefined: there is none. @throws 503 where the disk is at fault */
   open(fileId: string): Promise<FileHandle | undefined>
-  /** Nothing happens where there is no such file. */
+  /** Nothing happens where there is no such file. @throws 503 where the disk is at fault */
   remove(fileId: string): Promise<void>
   /**
    * Removes files that no row speaks of. Younger ones than an hour stay: their row may be about to be committed. And where the
@@ -93,9 +93,7 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
     receive: async (source, nowMs) =>
       receive(source, nowMs).catch((error) => {
         source.resume()
-        throw isOfTheDisk(error)
-          ? unavailable('files of reports can not be stored now', DISK_RETRY_SECONDS, error)
-          : error
+        throw faultOf(error, 'stored')
       }),
 
     async open(fileId) {
@@ -104,11 +102,15 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
         return await open(pathOf(fileId, WHOLE), 'r')
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-        throw error
+        throw faultOf(error, 'read')
       }
     },
 
-    remove: async (fileId) => rm(pathOf(fileId, WHOLE), { force: true }),
+    async remove(fileId) {
+      await rm(pathOf(fileId, WHOLE), { force: true }).catch((error) => {
+        throw faultOf(error, 'removed')
+      })
+    },
 
     async sweep(nowMs, listKnown) {
       const old = (await listFiles(folder)).filter(({ fileId }) => fileId < newId(nowMs - ORPHAN_AGE_MS))
@@ -130,9 +132,13 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
   }
 }
 
-/** Full, or not to be written any more. */
+function faultOf(error: unknown, done: string): unknown {
+  return isOfTheDisk(error) ? unavailable(`files of reports can not be ${done} now`, DISK_RETRY_SECONDS, error) : error
+}
+
+/** Full, or not to be written any more, or nobody's that may have it. */
 function isOfTheDisk(error: unknown): boolean {
-  return ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EIO', 'EEXIST', 'ENOTDIR'].includes(
+  return ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO', 'EEXIST', 'ENOTDIR'].includes(
     (error as NodeJS.ErrnoException).code ?? '',
   )
 }

@@ -1,5 +1,5 @@
 /** What the sweep of the report files takes, and what it never does. */
-import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
@@ -45,6 +45,25 @@ describe('the store', () => {
     expect(files()).toContain('notes.txt')
     expect(files()).toContain(`${kept}.pdf`)
     expect(await sweep()).toEqual({ removed: 0, foreign: 0 })
+  })
+
+  test('says of a disk at fault that it is, for now, and of a file that is not there nothing of the kind', async () => {
+    const { reportId } = await uploadedReport(world)
+    const fileId = await fileIdOf(reportId)
+    const folder = reportFolder(app.dataDir)
+    renameSync(folder, `${folder}.away`)
+    // In the place of a folder: nothing under it can be reached.
+    writeFileSync(folder, '')
+    try {
+      const told = (done: string) => ({ kind: 'unavailable', message: `files of reports can not be ${done} now` })
+      await expect(app.reportStore.open(fileId)).rejects.toMatchObject(told('read'))
+      await expect(app.reportStore.remove(fileId)).rejects.toMatchObject(told('removed'))
+    } finally {
+      rmSync(folder)
+      renameSync(`${folder}.away`, folder)
+    }
+    expect(await app.reportStore.open(newId(0))).toBeUndefined()
+    await app.reportStore.remove(newId(0))
   })
 
   test('loses no whole file to a database that knows none of them', async () => {
