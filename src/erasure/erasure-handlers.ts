@@ -88,7 +88,7 @@ async function carryOut(deps: HandlerDeps, erasure: Erasure): Promise<Erasure> {
   for (;;) {
     const isOver = await runErasure(deps, erasure.id, untilMs)
     const current = (await findErasure(database.knex, keys, erasure.accountId, erasure.id)) ?? erasure
-    if (!isOver || current.state === 'completed' || monotonicMs() >= untilMs) return current
+    if (!isOver || current.state !== 'running' || monotonicMs() >= untilMs) return current
     await sleep(LOOK_AGAIN_MS)
   }
 }

@@ -62,12 +62,12 @@ export type ErasureCounts = typeof NO_COUNTS
 export interface Erasure {
   id: string
   accountId: string
-  state: 'running' | 'completed'
+  state: 'running' | 'completed' | 'failed'
   phase: ErasurePhase
   /** Where the phase stands. */
   labId: string | null
   position: string | null
-  /** Null when it is completed. */
+  /** Null when it has ended; while it runs: it was encrypted with another key, and does not open. */
   subject: ErasureSubject | null
   counts: ErasureCounts
   createdAt: Date

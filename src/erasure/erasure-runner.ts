@@ -21,6 +21,7 @@ export async function runErasure(
   deps: ErasureDeps & { hint: (kind?: HintKind) => void },
   erasureId: string,
   untilMs: number,
+  delayed: (error: unknown) => void = () => {},
 ): Promise<boolean> {
   try {
     while (monotonicMs() < untilMs) {
@@ -33,11 +34,12 @@ export async function runErasure(
     }
   } catch (error) {
     if (!isLater(error)) throw error
+    delayed(error)
   }
   return false
 }
 
-/** Whether it is the database's fault, or somebody was in the way: what is ordered is carried on later. */
+/** Whether it is the database's fault or the disk's, or somebody was in the way: what is ordered is carried on later. */
 export function isLater(error: unknown): boolean {
   return isConnectionFault(error) || isRetriable(error) || error instanceof DomainError
 }
@@ -47,6 +49,7 @@ export function startErasures(
   deps: ErasureDeps & { logger: Logger; hint: (kind?: HintKind) => void },
 ): () => Promise<void> {
   const { database, logger } = deps
+  const delayed = (error: unknown) => logger.warn('erasures.delayed', errorFields(error))
   let isStopping = false
   let lastId = ''
   const run = async () => {
@@ -59,12 +62,12 @@ export function startErasures(
         for (const erasureId of erasureIds) {
           if (isStopping) return
           lastId = erasureId
-          await runErasure(deps, erasureId, monotonicMs() + EVERY_MS)
+          await runErasure(deps, erasureId, monotonicMs() + EVERY_MS, delayed)
         }
       }
       lastId = ''
     } catch (error) {
-      logger.warn('erasures.delayed', errorFields(error))
+      delayed(error)
     }
   }
   let running = run()

@@ -62,6 +62,11 @@ export async function stepErasure(deps: ErasureDeps, erasureId: string): Promise
     if (!erasure) return 'ended'
     const now = deps.clock.now()
     if (erasure.phase === 'copies') return settle(trx, deps, erasure, now)
+    if (erasure.subject === null) {
+      // Whom it is about nobody can tell any more, and it would wait for ever.
+      await recordErasureEnd(trx, erasure.id, 'failed', now)
+      return 'ended'
+    }
     const isDone = await STEPS[erasure.phase](trx, { erasure, deps, now })
     if (isDone) {
       erasure.phase = PHASES[PHASES.indexOf(erasure.phase) + 1]!
@@ -181,7 +186,7 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
 async function settle(trx: Knex.Transaction, { keys }: ErasureDeps, erasure: Erasure, now: Date): Promise<StepOutcome> {
   const eventIds = await listUnsettled(trx, erasure.id, COPIES_AT_A_TIME)
   if (eventIds.length === 0) {
-    await recordErasureEnd(trx, erasure.id, now)
+    await recordErasureEnd(trx, erasure.id, 'completed', now)
     return 'ended'
   }
   const discardedCopies = await discardCopies(trx, eventIds, now)

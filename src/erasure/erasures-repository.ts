@@ -2,7 +2,7 @@
  * Rows of `erasures`: an order to erase a patient, and how far it has come. Each step writes it in its own transaction.
  */
 import type { Knex } from 'knex'
-import { seal, unseal, type Keys } from '../crypto.ts'
+import { isSealedUnder, seal, unseal, type Keys } from '../crypto.ts'
 import { emptyAnswersAbout } from '../idempotency/idempotency-keys-repository.ts'
 import { isIdShaped } from '../ids.ts'
 import { NO_COUNTS, type Erasure, type ErasureCounts, type ErasureSubject } from './erasure-rules.ts'
@@ -55,17 +55,22 @@ export async function recordStep(trx: Knex.Transaction, keys: Keys, erasure: Era
       phase: erasure.phase,
       lab_id: erasure.labId,
       position: erasure.position,
-      subject: sealSubject(keys, erasure),
+      ...(erasure.subject && { subject: sealSubject(keys, erasure) }),
       counts: JSON.stringify(erasure.counts),
       updated_at: now,
     })
 }
 
 /** Whom it was about is gone with it. */
-export async function recordErasureEnd(trx: Knex.Transaction, erasureId: string, now: Date): Promise<void> {
+export async function recordErasureEnd(
+  trx: Knex.Transaction,
+  erasureId: string,
+  state: 'completed' | 'failed',
+  now: Date,
+): Promise<void> {
   await trx('erasures')
     .where({ id: erasureId })
-    .update({ state: 'completed', subject: null, lab_id: null, position: null, finished_at: now, updated_at: now })
+    .update({ state, subject: null, lab_id: null, position: null, finished_at: now, updated_at: now })
 }
 
 export type RecordKind = 'entry' | 'pre_booking' | 'bill' | 'report' | 'patient'
@@ -97,7 +102,9 @@ function sealSubject(keys: Keys, { id, subject }: Erasure): Buffer {
   return seal(keys, Buffer.from(JSON.stringify(subject)), sealName(id))
 }
 
-function openSubject(keys: Keys, erasureId: string, sealed: Buffer): ErasureSubject {
+/** @returns null where it was sealed with another key */
+function openSubject(keys: Keys, erasureId: string, sealed: Buffer): ErasureSubject | null {
+  if (!isSealedUnder(keys, sealed)) return null
   // One that an earlier version has written knows of no people.
   return { people: [], ...JSON.parse(unseal(keys, sealed, sealName(erasureId)).toString('utf8')) }
 }

@@ -2,7 +2,7 @@
  * A contact's one-time passwords and text messages, of a patient who is erased.
  */
 import type { Knex } from 'knex'
-import { unseal, type Keys } from '../crypto.ts'
+import { isSealedUnder, unseal, type Keys } from '../crypto.ts'
 import { lockOtpContact } from '../patients/otp-repository.ts'
 import { contactHash } from '../patients/otp-rules.ts'
 
@@ -37,7 +37,10 @@ export async function eraseLogin(
   return 1
 }
 
-/** Text messages that still wait. Whom they are for is encrypted, so each is opened: they are few, and live for minutes. */
+/**
+ * Text messages that still wait. Whom they are for is encrypted, so each is opened: they are few, and live for minutes. One that does
+ * not open, because the key was lost, may be theirs, and nobody can send it.
+ */
 export async function eraseTextMessages(
   trx: Knex.Transaction,
   keys: Keys,
@@ -46,8 +49,10 @@ export async function eraseTextMessages(
 ): Promise<number> {
   if (contacts.size === 0) return 0
   const rows = await trx('sms_messages').whereNotNull('due_at').where({ account_id: accountId }).select('id', 'content')
-  const theirs = rows
-    .filter(({ id, content }) => contacts.has(JSON.parse(unseal(keys, content, `sms:${id}`).toString('utf8')).to))
-    .map(({ id }) => id)
+  const isTheirs = ({ id, content }: { id: string; content: Buffer }) => {
+    if (!isSealedUnder(keys, content)) return true
+    return contacts.has(JSON.parse(unseal(keys, content, `sms:${id}`).toString('utf8')).to)
+  }
+  const theirs = rows.filter(isTheirs).map(({ id }) => id)
   return trx('sms_messages').whereIn('id', theirs).update({ content: null, due_at: null })
 }

@@ -2253,10 +2253,10 @@ export interface components {
             /** @description The account. */
             accountId: components["schemas"]["Id"];
             /**
-             * @description `completed`: nothing of the patient is left or can be sent any more.
+             * @description `completed`: nothing of the patient is left or can be sent any more. `failed`: the SECRETS_KEY under which it was ordered was lost before it was done, and nobody can tell whom it is about; order it again.
              * @enum {string}
              */
-            state: "running" | "completed";
+            state: "running" | "completed" | "failed";
             /** @description What went. */
             erased: components["schemas"]["ErasureCounts"];
             /** @description What does not go, and why. */
