@@ -57,10 +57,11 @@ export function errorFields(error: unknown): LogFields {
   if (!(error instanceof Error)) return { reason: typeof error }
   // A refusal of ours has the code that a caller gets.
   const fault = error instanceof DomainError && error.cause instanceof Error ? error.cause : error
-  const { code, errno } = fault as { code?: unknown; errno?: unknown }
+  // MongoDB's codes are numbers, beside which it gives their names.
+  const { code, codeName, errno } = fault as { code?: unknown; codeName?: unknown; errno?: unknown }
   return {
     reason: error.name,
-    code: typeof code === 'string' ? code : undefined,
+    code: [code, codeName].find((name) => typeof name === 'string') as string | undefined,
     errno: typeof errno === 'number' ? errno : undefined,
     database: databaseStateOf(fault),
     stack: (error.stack ?? '')

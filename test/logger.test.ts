@@ -84,3 +84,14 @@ test('the same codes of a file, or of another server, are not the database', asy
     expect(errorFields(error)).toMatchObject({ code: 'ENOENT', database: undefined })
   }
 })
+
+test('of a job store’s fault its name is logged, not its number', () => {
+  const fault = Object.assign(new Error(SECRET), {
+    name: 'MongoServerError',
+    code: 18,
+    codeName: 'AuthenticationFailed',
+  })
+  expect(errorFields(fault)).toMatchObject({ reason: 'MongoServerError', code: 'AuthenticationFailed' })
+  expect(causeFields(fault)).toMatchObject({ reason: 'AuthenticationFailed' })
+  expect(errorFields(Object.assign(new Error('x'), { code: 18 })).code).toBeUndefined()
+})
