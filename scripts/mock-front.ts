@@ -11,7 +11,7 @@ import { createContractApi, type Trace, type ValidatedCall } from '../src/api.ts
 import { createIntegratorAuthentication } from '../src/auth/bearer-authentication.ts'
 import { toErrorResponse } from '../src/error-response.ts'
 import { badRequest, DomainError } from '../src/errors.ts'
-import { requestIdOf } from '../src/http-server.ts'
+import { requestIdOf, requireOneHost } from '../src/http-server.ts'
 import { WITHOUT_KEY } from '../src/idempotency/idempotency.ts'
 import { isIdempotentOperation, requireSoundKey } from '../src/idempotency/idempotency-rules.ts'
 import { patientTokenOf } from '../src/patients/patient-authentication.ts'
@@ -56,6 +56,7 @@ export async function createMockFront(
     let call: ValidatedCall | undefined
     let answer: Answer
     try {
+      requireOneHost(req)
       call = await readCall(req, res, trace)
       answer = await askPrism(prismUrl, req, trace, call)
     } catch (error) {
@@ -104,7 +105,12 @@ async function createCallReader(operationIds: string[]): Promise<ReadCall> {
   return async (req, res, trace) => (await api.answer(req, res, trace)).body as ValidatedCall
 }
 
-async function askPrism(prismUrl: string, req: Request, { route }: Trace, call: ValidatedCall): Promise<Answer> {
+async function askPrism(
+  prismUrl: string,
+  req: Request,
+  { requestId, route }: Trace,
+  call: ValidatedCall,
+): Promise<Answer> {
   const path = route!.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(call.path[name]!))
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(call.query)) query.set(name, String(value))
@@ -125,10 +131,16 @@ async function askPrism(prismUrl: string, req: Request, { route }: Trace, call: 
   const { statusCode: status, headers } = answer
   const body = Buffer.from(await answer.body.arrayBuffer())
   const isExample = /^application\/json\b/.test(String(headers['content-type']))
-  if (isExample || status < 400) return { status, headers: headers as Answer['headers'], body }
+  if (status < 400) return { status, headers: headers as Answer['headers'], body }
+  if (isExample) return { status, headers: headers as Answer['headers'], body: ofThisRequest(body, requestId) }
   // Such as a `Prefer` that names an example which is not there.
   const { detail, title } = isJson(body) ? JSON.parse(body.toString('utf8')) : {}
   throw badRequest(detail ?? title ?? body.toString())
+}
+
+/** An example of an error names some request. */
+function ofThisRequest(body: Buffer, requestId: string): Buffer {
+  return Buffer.from(JSON.stringify({ ...JSON.parse(body.toString('utf8')), requestId }))
 }
 
 function traceOf(req: Request): Trace {

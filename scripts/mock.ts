@@ -4,13 +4,13 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
+import { createHttpServer } from '../src/http-server.ts'
 import { describePortFault } from '../src/port-fault.ts'
 import { onStopRequest } from '../src/stop-request.ts'
 import { sendSampleEvents, type ContractDocument } from './mock-events.ts'
@@ -90,7 +90,7 @@ async function main(): Promise<void> {
   })
   const started = await startPrism()
   prism = started.child
-  const front = createServer(
+  const front = createHttpServer(
     await createMockFront(operationIdsOf(contract), started.url, say, (subscription) =>
       sendSampleEvents(contract, subscription, caFiles(), say),
     ),

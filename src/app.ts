@@ -198,9 +198,9 @@ const requireHost: RequestHandler = (req, _res, next) => {
 function probe(check: () => void): RequestHandler {
   return (req, res) => {
     res.locals.trace.route = req.path
-    if (req.method !== 'GET') {
-      throw new DomainError('method_not_allowed', 'method_not_allowed', 'this path takes GET', {
-        headers: { Allow: 'GET' },
+    if (req.method !== 'GET' && req.method !== 'HEAD') {
+      throw new DomainError('method_not_allowed', 'method_not_allowed', 'this path takes GET, HEAD', {
+        headers: { Allow: 'GET, HEAD' },
       })
     }
     check()

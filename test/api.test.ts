@@ -1,9 +1,9 @@
-import { createConnection } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { Lab } from '../src/catalogue/labs-repository.ts'
 import { hashValue } from '../src/crypto.ts'
 import { newId } from '../src/ids.ts'
 import { client, operator, startTestApp, type TestApp } from './support/app.ts'
+import { sendRaw } from './support/send-raw.ts'
 import { buildAccount, buildLab, buildOperatorKey, leadBody, type TestAccount } from './support/builders.ts'
 import type { ContractOperation } from './support/contract-checker.ts'
 
@@ -44,8 +44,8 @@ describe('every operation of the contracts', () => {
       expect(answer.status).toBe(405)
       expect(String(answer.headers.allow).split(', ').sort()).toEqual(allowed)
     }
-    const head = await app.call('HEAD', '/livez')
-    expect(head.status).toBe(405)
+    const post = await app.call('POST', '/livez')
+    expect([post.status, post.headers.allow]).toEqual([405, 'GET, HEAD'])
   })
 
   test.each(operations.filter(({ needsToken }) => needsToken))(
@@ -239,6 +239,14 @@ describe('health', () => {
     expect([status, body.error.details]).toEqual([503, 'the database does not answer'])
     expect(headers['retry-after']).toBe('1')
     expect((await app.call('GET', '/livez')).status).toBe(200)
+    // As a load balancer may ask.
+    for (const [path, status] of [
+      ['/livez', 200],
+      ['/readyz', 503],
+    ] as const) {
+      const head = await app.call('HEAD', path)
+      expect([head.status, head.body]).toEqual([status, undefined])
+    }
     app.readiness.fault = undefined
   })
 })
@@ -289,13 +297,3 @@ describe('a database that is busy', () => {
     expect((await createLead({ body })).status).toBe(200)
   })
 })
-
-function sendRaw(port: number, text: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = createConnection(port, '127.0.0.1', () => socket.write(text))
-    let answer = ''
-    socket.on('data', (chunk) => (answer += chunk))
-    socket.on('close', () => resolve(answer))
-    socket.on('error', reject)
-  })
-}

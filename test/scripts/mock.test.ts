@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { makeSureOfDevTls, type DevTls } from '../../scripts/dev-tls.ts'
 import { startHttpsReceiver } from '../../scripts/https-receiver.ts'
 import { ContractChecker, type ContractOperation } from '../support/contract-checker.ts'
+import { sendRaw } from '../support/send-raw.ts'
 
 const SCRIPT = join(import.meta.dirname, '..', '..', 'scripts', 'mock.ts')
 const contract = new ContractChecker('client.yaml')
@@ -231,6 +232,18 @@ test.each(['code=abc', 'code=499', 'example=%zz', 'example=nothing', '=', 'x'.re
   },
 )
 
+test.each([
+  ['a head larger than Node takes by itself', 200, `X-Large: ${'y'.repeat(20_000)}\r\n`, 'Host: x\r\n'],
+  ['a head too large', 431, `X-Large: ${'y'.repeat(140_000)}\r\n`, 'Host: x\r\n'],
+  ['no Host', 400, '', ''],
+  ['two lengths', 400, 'Content-Length: 1\r\nContent-Length: 2\r\n', 'Host: x\r\n'],
+])('below HTTP it answers as the service does: %s', async (_what, status, headers, host) => {
+  const head = `GET /client/labs HTTP/1.1\r\n${host}Authorization: Bearer any\r\nConnection: close\r\n${headers}\r\n`
+  const answer = await sendRaw(Number(new URL(baseUrl).port), head)
+  expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+  if (status >= 400) expect(answer).toContain('"success":false')
+})
+
 test('nothing is said to browsers of other sites, as by the service', async () => {
   const headers = { authorization: 'Bearer any', origin: 'https://app.example.in' }
   const answer = await fetch(`${baseUrl}/client/labs`, { headers })
@@ -297,5 +310,10 @@ describe('what Prism alone would get wrong', () => {
     const entry = validRequest(operationOf('createEntry'))
     const answer = await send({ ...entry, headers: { ...entry.headers, prefer: 'code=409' } })
     expect(answer).toMatchObject({ status: 409, body: { error: { code: 'duplicate_entry' } } })
+    const { headers, body } = await send({
+      ...entry,
+      headers: { ...entry.headers, prefer: 'code=409', 'x-request-id': 'mine' },
+    })
+    expect([headers['x-request-id'], body.requestId]).toEqual(['mine', 'mine'])
   })
 })
