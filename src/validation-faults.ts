@@ -104,10 +104,10 @@ function complaint(error: ErrorObject, field: string): string {
       return `must be ${JSON.stringify(params.allowedValue)}`
     case 'pattern':
       return FORMATS[parentSchema?.format] && !isOfHttps(error)
-        ? `must be ${FORMATS[parentSchema?.format]}`
+        ? `must be ${FORMATS[parentSchema?.format]}${lostPlus(error)}`
         : patternComplaint(params.pattern) + repeated(field, data)
     case 'format':
-      return `must be ${FORMATS[params.format] ?? `a valid ${params.format}`}`
+      return `must be ${FORMATS[params.format] ?? `a valid ${params.format}`}${lostPlus(error)}`
     case 'minLength':
       return params.limit === 1 ? 'must not be empty' : `must have at least ${params.limit} characters`
     case 'maxLength':
@@ -131,6 +131,12 @@ function complaint(error: ErrorObject, field: string): string {
     default:
       return message ?? 'does not fit the contract'
   }
+}
+
+/** In a query an unencoded `+`, as of a time zone, is a space. */
+function lostPlus({ instancePath, data }: ErrorObject): string {
+  const isLost = typeof data === 'string' && /:\d{2}(?:\.\d+)? \d{2}:?\d{2}$/.test(data)
+  return isLost && instancePath.startsWith('/query/') ? '; in a query its + is written %2B' : ''
 }
 
 /** Names the value where it can't be a patient's: a misspelt event is easier found that way. */

@@ -119,7 +119,13 @@ function readData(data: string): Record<string, unknown> {
 function toValue(name: string, text: string, schema: Schema): unknown {
   if (text === 'null' && [schema.type].flat().includes('null')) return null
   if (isOfType(schema, 'string')) return text
+  const wanted = [schema.type].flat().find((type) => type === 'number' || type === 'integer')
+  if (wanted && !isNumber(text)) throw new UsageFault(`--${name} must be a number, not ${text}`)
   return parseJson(text, name)
+}
+
+function isNumber(text: string): boolean {
+  return text.trim() !== '' && Number.isFinite(Number(text))
 }
 
 function parseJson(text: string, name: string): unknown {

@@ -92,10 +92,16 @@ export function notThis(endpoint: string): string {
  */
 export function refusedEndpoint(endpoint: string, policy: AddressPolicy): string | undefined {
   if ([...endpoint].length > ENDPOINT_MAX_LENGTH) return `endpoint must have at most ${ENDPOINT_MAX_LENGTH} characters`
-  // Spaces, controls and backslashes are what parsers disagree about.
-  // So is a third slash, which the URL standard skips: `https:///x` would call the host x.
-  if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint) || !/^https:\/\/[^/]/i.test(endpoint) || !URL.canParse(endpoint)) {
+  // A third slash is what parsers disagree about, and the URL standard skips: `https:///x` would call the host x.
+  if (!/^https:\/\/[^/]/i.test(endpoint)) {
     return `endpoint must be an absolute URL that begins with https://${notThis(endpoint)}`
+  }
+  // Of these as well.
+  if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint)) {
+    return 'endpoint must not contain spaces, control characters or backslashes: write them as %20 and the like'
+  }
+  if (!URL.canParse(endpoint)) {
+    return `endpoint must be a URL with a host, and a port up to 65535 where it has one${notThis(endpoint)}`
   }
   const url = new URL(endpoint)
   if (url.protocol !== 'https:') return `endpoint must begin with https://${notThis(endpoint)}`

@@ -152,6 +152,14 @@ describe('the list of deliveries', () => {
     }
   })
 
+  test('says of a time whose + has become a space that this may be it', async () => {
+    const { body } = await list({ from: '2026-11-20T00:00:00 05:30' })
+    expect(body.error.details).toBe(
+      'from must be an existing date and time such as 2026-11-20T10:15:00Z; in a query its + is written %2B',
+    )
+    expect((await list({ from: '2026-11-20T00:00:00+05:30' })).status).toBe(200)
+  })
+
   test('of a party-scoped account is one party’s, who must be named', async () => {
     const other = await buildParty(app, scoped, 'corporate')
     const body = (party: Party) => subscribeBody(scopedLab, { corporateUser: party.id })

@@ -121,14 +121,16 @@ describe('an operation of the contract is a command', () => {
   })
 
   test('that says what is wrong, and ends with 1 when refused, 2 when called wrongly, 3 without an answer', async () => {
-    const [refused, forbidden, unknown, missing, surplus, silent] = await Promise.all([
+    const [refused, forbidden, unknown, missing, surplus, silent, worded] = await Promise.all([
       run(['create-lab', '--accountId', account.id, '--name', '', '--contact', '1']),
       run(['list-accounts'], { OPERATOR_KEY: 'wrong' }),
       run(['make-coffee']),
       run(['get-lab']),
       run(['get-lab', '--labID', lab.id, '--colour', 'red']),
       run(['list-accounts'], { OPERATOR_URL: 'http://127.0.0.1:1' }),
+      run(['create-test', '--labID', lab.id, '--name', 'CBC', '--code', 'C', '--cost', 'abc']),
     ])
+    expect([worded!.code, worded!.err]).toEqual([2, 'operator: --cost must be a number, not abc\n'])
     expect([refused, forbidden, unknown, missing, surplus, silent].map(({ code }) => code)).toEqual([1, 1, 2, 2, 2, 3])
     expect(refused!.err).toBe('operator: 400 Bad Request: name must not be empty\n')
     expect(forbidden!.err).toBe('operator: 401 Unauthorized: invalid operator key\n')

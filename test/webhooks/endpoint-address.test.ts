@@ -135,6 +135,15 @@ describe('an endpoint', () => {
     expect(refusedEndpoint(endpoint, policy)).toBe(`endpoint must be an absolute URL that begins with https://${named}`)
   })
 
+  test.each([
+    ['https://partner.example.com:99999/', 'a URL with a host, and a port up to 65535 where it has one'],
+    ['https://partner.example.com/a b', 'spaces, control characters or backslashes'],
+    ['https://partner.example.com/a\r\nb', 'spaces, control characters or backslashes'],
+    ['https:\\\\partner.example.com', 'begins with https://'],
+  ])('%j is told what is wrong with it', (endpoint, said) => {
+    expect(refusedEndpoint(endpoint, policy)).toContain(said)
+  })
+
   test('on an opened range can be registered', () => {
     const opened = createAddressPolicy(['127.0.0.0/8'])
     expect(refusedEndpoint('https://127.0.0.1:9443/', opened)).toBeUndefined()
