@@ -16,6 +16,7 @@ import {
   statusAt,
   TAB,
 } from './answer-bytes.ts'
+import { UnfinishedLine } from './unfinished-line.ts'
 
 /** The status line and headers: an answer is judged by its status, not by what a server puts beside it. */
 const MAX_HEAD_BYTES = 65_536
@@ -76,7 +77,7 @@ export class HttpAnswer {
   /** Bytes that are still to come of the body or of a chunk. */
   #left = 0
   /** The beginning of a line whose end has not arrived. */
-  #rest: Buffer | undefined
+  readonly #rest = new UnfinishedLine()
   /** How much of it, once more has arrived, need not be searched for an end again. */
   #searched = 0
   /** Which header of the head a folded line goes on with. */
@@ -101,11 +102,10 @@ export class HttpAnswer {
   push(arrived: Buffer, length: number): void {
     let bytes = arrived
     let end = length
-    if (this.#rest) {
-      bytes = Buffer.concat([this.#rest, arrived.subarray(0, length)])
-      end = bytes.length
+    if (this.#rest.length > 0) {
       this.#searched = this.#rest.length
-      this.#rest = undefined
+      end += this.#rest.length
+      bytes = this.#rest.take(arrived, length)
     }
     let at = 0
     while (at < end && !this.over) {
@@ -148,6 +148,7 @@ export class HttpAnswer {
       return end
     }
     this.#count(1)
+    if (this.over) return end
     if (lineEnd > at && bytes[lineEnd - 1] === CR) this.#readLine(bytes, at, lineEnd - 1)
     else this.#readBareLine(bytes, at, lineEnd)
     return lineEnd + 1
@@ -163,7 +164,7 @@ export class HttpAnswer {
   #keepRest(bytes: Buffer, at: number, end: number): void {
     // Counted again when it has all arrived.
     this.#count(at - end)
-    this.#rest = Buffer.from(bytes.subarray(at, end))
+    this.#rest.keep(bytes, at, end)
     // Whatever speaks first, or speaks something else, is not waited for.
     if (this.#part !== 'status_line') return
     const begin = bytes.toString('latin1', at, Math.min(at + 5, end))

@@ -207,6 +207,17 @@ describe('what an endpoint can make us read is bounded', () => {
     }
   })
 
+  test('sizes of chunks: where there are too many, nothing more is read, wherever the last piece ended', () => {
+    // Each takes five bytes beside its one of the body.
+    for (const chunks of [3270, 3276, 3277, 3278, 3300]) {
+      const begun = Buffer.from(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(chunks)}`)
+      const answer = new HttpAnswer()
+      answer.push(begun, begun.length)
+      expect([answer.status, answer.reusable]).toEqual([200, false])
+      expect(answer.over).toBe(chunks > 3276)
+    }
+  })
+
   test('heads that are no answer', () => {
     const answer = new HttpAnswer()
     const bytes = Buffer.from('HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n')
