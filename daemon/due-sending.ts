@@ -47,7 +47,8 @@ export class DueSending<Row> {
   begin(): Promise<void> {
     this.#isStale = true
     this.#passedOver.clear()
-    if (this.#underWay.size === 0) this.#due = []
+    // What has come due since then may go before what was listed.
+    this.#due = []
     return this.goOn()
   }
 

@@ -42,8 +42,7 @@ export function sendMails(deps: SendMailsDeps): MailSending {
   const sending = new DueSending<Mail>({
     most,
     slow,
-    // What has failed or taken long before may well do so again: it goes last.
-    list: async (limit) => (await listDueMails(database.knex, clock.now(), limit)).sort((a, b) => a.tries - b.tries),
+    list: (limit) => listDueMails(database.knex, clock.now(), limit),
     keyOf: ({ id }) => id,
     async handOver(mail) {
       const isSent = await sendMail(deps, mail)

@@ -55,7 +55,7 @@ export function insertMailStatement(
 }
 
 /**
- * Mails that wait and are due, the oldest first. Nobody is told of a deletion before its warning: that one waits for its next try
+ * Mails that wait and are due, those first that no try was made of, the oldest first. Nobody is told of a deletion before its warning: that one waits for its next try
  * where it was refused.
  */
 export async function listDueMails(knex: Knex, now: Date, limit: number): Promise<Mail[]> {
@@ -67,7 +67,8 @@ export async function listDueMails(knex: Knex, now: Date, limit: number): Promis
   const rows = await knex('mails as m')
     .where('m.due_at', '<=', now)
     .where((told) => void told.whereNot('m.kind', 'deletion').orWhereNotExists(warning))
-    .orderBy(['m.due_at', 'm.id'])
+    // What has failed or taken long before may well do so again: it goes last.
+    .orderByRaw('m.tries > 0, m.due_at, m.id')
     .limit(limit)
   return rows.map((row) => ({
     id: row.id,
