@@ -82,7 +82,7 @@ async function main(): Promise<void> {
   }
   const stopReportSweep = startReportSweep({ ...deps, knex: database.knex })
   const servers = await startListeners(config, deps, counts)
-  const stopErasures = startErasures(deps)
+  const stopErasures = startErasures({ ...deps, secretsKeyLost: config.secretsKeyLost })
 
   let isStopping = false
   const stop = async (why: string) => {

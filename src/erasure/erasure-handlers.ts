@@ -45,6 +45,7 @@ export function erasureHandlers(deps: HandlerDeps): ErasureHandlers {
         labId: null,
         position: null,
         subject,
+        isGivenUp: false,
         counts: NO_COUNTS,
         createdAt: now,
         updatedAt: now,

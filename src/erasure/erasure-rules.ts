@@ -69,6 +69,8 @@ export interface Erasure {
   position: string | null
   /** Null when it has ended; while it runs: it was encrypted with another key, and does not open. */
   subject: ErasureSubject | null
+  /** Its key was lost: what it has found is erased to the end, and it fails. */
+  isGivenUp: boolean
   counts: ErasureCounts
   createdAt: Date
   updatedAt: Date

@@ -21,7 +21,13 @@ import {
 import { addPeople, recipientTest } from './erased-people.ts'
 import { listGone, listPeopleOf, listShared } from './erased-people-repository.ts'
 import { PHASES, type Erasure, type ErasureCounts, type Person } from './erasure-rules.ts'
-import { claimErasure, insertErasedRecords, recordErasureEnd, recordStep } from './erasures-repository.ts'
+import {
+  claimErasure,
+  insertErasedRecords,
+  recordErasureEnd,
+  recordGivenUp,
+  recordStep,
+} from './erasures-repository.ts'
 import { eraseLogin, eraseTextMessages } from './logins-repository.ts'
 import { eraseBills, eraseEntries, erasePreBookings, eraseReports } from './emptied-records-repository.ts'
 import {
@@ -43,6 +49,8 @@ export interface ErasureDeps {
   clock: Clock
   keys: Keys
   reportStore: ReportStore
+  /** Said by whoever runs it: what was encrypted under another key nobody can open any more. */
+  secretsKeyLost?: boolean
 }
 
 /** Records that one step changes, with what was made of them. */
@@ -62,10 +70,11 @@ export async function stepErasure(deps: ErasureDeps, erasureId: string): Promise
     if (!erasure) return 'ended'
     const now = deps.clock.now()
     if (erasure.phase === 'copies') return settle(trx, deps, erasure, now)
-    if (erasure.subject === null) {
-      // Whom it is about nobody can tell any more, and it would wait for ever.
-      await recordErasureEnd(trx, erasure.id, 'failed', now)
-      return 'ended'
+    if (erasure.subject === null && !erasure.isGivenUp) {
+      // Not for ever, as far as anybody knows: the right key may be set by the next start.
+      if (!deps.secretsKeyLost) throw new Error('an erasure was ordered under another SECRETS_KEY')
+      await recordGivenUp(trx, erasure.id, now)
+      return 'more'
     }
     const isDone = await STEPS[erasure.phase](trx, { erasure, deps, now })
     if (isDone) {
@@ -173,7 +182,8 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
     const labId = erasure.labId ?? labIds[0]
     if (labId === undefined) return true
     const window = { labId, after: erasure.position ?? '', limit: WINDOW_ROWS }
-    const { ids, last } = await listEventsOfSubject(trx, id, recipientTest(subject!), window)
+    const isRecipient = subject ? recipientTest(subject) : () => false
+    const { ids, last } = await listEventsOfSubject(trx, id, isRecipient, window)
     const { events, messages, answers } = await eraseEvents(trx, id, ids, now)
     count(erasure, { events, messages, storedAnswers: answers })
     erasure.labId = last === undefined ? (labIds.find((other) => other > labId) ?? null) : labId
@@ -186,7 +196,7 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
 async function settle(trx: Knex.Transaction, { keys }: ErasureDeps, erasure: Erasure, now: Date): Promise<StepOutcome> {
   const eventIds = await listUnsettled(trx, erasure.id, COPIES_AT_A_TIME)
   if (eventIds.length === 0) {
-    await recordErasureEnd(trx, erasure.id, 'completed', now)
+    await recordErasureEnd(trx, erasure.id, erasure.isGivenUp ? 'failed' : 'completed', now)
     return 'ended'
   }
   const discardedCopies = await discardCopies(trx, eventIds, now)

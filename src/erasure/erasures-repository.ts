@@ -5,7 +5,7 @@ import type { Knex } from 'knex'
 import { isSealedUnder, seal, unseal, type Keys } from '../crypto.ts'
 import { emptyAnswersAbout } from '../idempotency/idempotency-keys-repository.ts'
 import { isIdShaped } from '../ids.ts'
-import { NO_COUNTS, type Erasure, type ErasureCounts, type ErasureSubject } from './erasure-rules.ts'
+import { NO_COUNTS, type Erasure, type ErasureCounts, type ErasurePhase, type ErasureSubject } from './erasure-rules.ts'
 
 const sealName = (erasureId: string) => `erasure:${erasureId}`
 
@@ -59,6 +59,14 @@ export async function recordStep(trx: Knex.Transaction, keys: Keys, erasure: Era
       counts: JSON.stringify(erasure.counts),
       updated_at: now,
     })
+}
+
+/** Goes on with the events of what it has found by now. */
+export async function recordGivenUp(trx: Knex.Transaction, erasureId: string, now: Date): Promise<void> {
+  const phase: ErasurePhase = 'events'
+  await trx('erasures')
+    .where({ id: erasureId })
+    .update({ phase, lab_id: null, position: null, subject: null, updated_at: now })
 }
 
 /** Whom it was about is gone with it. */
@@ -118,6 +126,7 @@ function toErasure(row: Record<string, any>, keys: Keys): Erasure {
     labId: row.lab_id,
     position: row.position,
     subject: row.subject && openSubject(keys, row.id, row.subject),
+    isGivenUp: row.state === 'running' && row.subject === null,
     counts: { ...NO_COUNTS, ...JSON.parse(row.counts) } as ErasureCounts,
     createdAt: row.created_at,
     updatedAt: row.updated_at,

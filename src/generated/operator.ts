@@ -2253,7 +2253,7 @@ export interface components {
             /** @description The account. */
             accountId: components["schemas"]["Id"];
             /**
-             * @description `completed`: nothing of the patient is left or can be sent any more. `failed`: the SECRETS_KEY under which it was ordered was lost before it was done, and nobody can tell whom it is about; order it again.
+             * @description `completed`: nothing of the patient is left or can be sent any more. `failed`: the SECRETS_KEY under which it was ordered was lost before it was done. What it had found by then is erased as by one that is completed; order it again, by the contact, for the rest.
              * @enum {string}
              */
             state: "running" | "completed" | "failed";

@@ -4,6 +4,7 @@ import { Writable } from 'node:stream'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { deriveKeys, seal } from '../../src/crypto.ts'
 import { NO_COUNTS, type Erasure, type ErasureSubject } from '../../src/erasure/erasure-rules.ts'
+import { stepErasure } from '../../src/erasure/erasure.ts'
 import { startErasures } from '../../src/erasure/erasure-runner.ts'
 import { insertErasure } from '../../src/erasure/erasures-repository.ts'
 import { createLogger } from '../../src/logger.ts'
@@ -29,7 +30,7 @@ const knex = () => app.database.knex
 const path = () => `/operator/accounts/${world.account.id}/erasures`
 const order = async (body: object) => done(await app.call('POST', path(), { token: adminKey, body }))
 const look = async (id: string) => (await app.call('GET', `${path()}/${id}`, { token: adminKey })).body
-const carryOn = () => {
+const carryOn = (secretsKeyLost = false) => {
   const { database, clock, keys, reportStore } = app
   const stream = new Writable({ write: (line, _, done) => (lines.push(String(line)), done()) })
   return startErasures({
@@ -39,6 +40,7 @@ const carryOn = () => {
     reportStore,
     logger: createLogger('api', 'warn', stream),
     hint: () => {},
+    secretsKeyLost,
   })
 }
 const lines: string[] = []
@@ -49,28 +51,52 @@ const SUBJECT: ErasureSubject = {
   ...{ leadIds: [], preBookingIds: [], billIds: [], people: [] },
 }
 
-/** Ordered before the key was lost. */
-async function orderedBefore(phase: Erasure['phase']): Promise<string> {
+/** Ordered under that key. */
+async function orderedBefore(subject: Partial<ErasureSubject> = {}, phase: Erasure['phase'] = 'entries') {
   const now = app.clock.now()
   const id = newId(now.getTime())
-  const rest = { labId: null, position: null, counts: NO_COUNTS, createdAt: now, updatedAt: now, finishedAt: null }
-  const erasure: Erasure = { id, accountId: world.account.id, state: 'running', phase, subject: SUBJECT, ...rest }
+  const rest = { isGivenUp: false, labId: null, position: null, counts: NO_COUNTS, finishedAt: null }
+  const about = { accountId: world.account.id, subject: { ...SUBJECT, ...subject }, createdAt: now, updatedAt: now }
+  const erasure: Erasure = { id, state: 'running', phase, ...about, ...rest }
   await knex().transaction((trx) => insertErasure(trx, lostKeys, erasure))
   return id
 }
 
-test('an erasure whose key was lost fails, and can be looked at; one that has only copies to wait for ends', async () => {
-  const [lost, almostDone] = [await orderedBefore('entries'), await orderedBefore('copies')]
-  expect(await look(lost)).toMatchObject({ state: 'running' })
-  const stop = carryOn()
+const phaseOf = async (id: string) => (await knex()('erasures').where({ id }).first('phase')).phase
+
+test('an erasure whose key was lost ends what it had begun, and fails; one that had only copies to wait for is completed', async () => {
+  const contact = newContact()
+  const leadId = await world.createEntry({ contact, first_name: 'Zarathustra' })
+  const bodies = async () => {
+    const events = knex()('events').where({ subject_id: leadId }).select('id')
+    return String((await knex()('event_bodies').whereIn('event_id', events).pluck('body')).join())
+  }
+  expect(await bodies()).toContain('Zarathustra')
+  const { database, clock, reportStore } = app
+  const [begun, almostDone] = [await orderedBefore({ contact }), await orderedBefore({}, 'copies')]
+  while ((await phaseOf(begun)) !== 'login') await stepErasure({ database, clock, keys: lostKeys, reportStore }, begun)
+  expect(done(await world.get(`/entries/${leadId}`)).first_name).not.toBe('Zarathustra')
+  expect(await look(begun)).toMatchObject({ state: 'running', erased: { entries: 1, events: 0 } })
+  // No daemon is there that would fan them out.
+  await knex()('unrouted_events').delete()
+
+  // As long as nobody has said that the key is lost, it may be set right.
+  let stop = carryOn()
+  await expect.poll(() => lines.join(''), { timeout: 5000 }).toContain('erasures.delayed')
+  await stop()
+  expect([await phaseOf(begun), (await look(begun)).state]).toEqual(['login', 'running'])
+  stop = carryOn(true)
   try {
-    await expect.poll(async () => (await look(lost)).state, { timeout: 5000 }).toBe('failed')
+    await expect.poll(async () => (await look(begun)).state, { timeout: 9000 }).toBe('failed')
     await expect.poll(async () => (await look(almostDone)).state, { timeout: 5000 }).toBe('completed')
   } finally {
     await stop()
   }
-  expect((await look(lost)).finishedAt).toEqual(expect.any(String))
-  expect(await knex()('erasures').where({ id: lost }).first('subject')).toEqual({ subject: null })
+  expect(await look(begun)).toMatchObject({ finishedAt: expect.any(String), erased: { entries: 1, events: 1 } })
+  expect(await bodies()).not.toContain('Zarathustra')
+  expect(await knex()('erasures').where({ id: begun }).first('subject')).toEqual({ subject: null })
+  expect(await order({ contact })).toMatchObject({ state: 'completed', erased: { entries: 0 } })
+  lines.length = 0
 })
 
 test('a text message whose key was lost keeps nobody from being erased, and is given up', async () => {

@@ -31,7 +31,15 @@ const keys = deriveKeys(randomBytes(32))
 async function almostDone(): Promise<string> {
   const now = world.clock.now()
   const id = newId(now.getTime())
-  const erasure = { id, accountId: world.accountId, subject: null, counts: NO_COUNTS, createdAt: now, updatedAt: now }
+  const erasure = {
+    id,
+    accountId: world.accountId,
+    subject: null,
+    isGivenUp: false,
+    counts: NO_COUNTS,
+    createdAt: now,
+    updatedAt: now,
+  }
   await knex().transaction((trx) =>
     insertErasure(trx, keys, {
       ...erasure,

@@ -34,6 +34,7 @@ describe('an erasure', () => {
         labId: null,
         position: null,
         finishedAt: null,
+        isGivenUp: false,
       }),
     )
     // Each step is tried, and lost before its commit; then done, by two at once.
