@@ -99,7 +99,7 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
     async open(fileId) {
       if (!isIdShaped(fileId)) return undefined
       try {
-        return await open(pathOf(fileId, WHOLE), 'r')
+        return await openReadable(pathOf(fileId, WHOLE))
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
         throw faultOf(error, 'read')
@@ -138,9 +138,30 @@ function faultOf(error: unknown, done: string): unknown {
 
 /** Full, or not to be written any more, or nobody's that may have it. */
 function isOfTheDisk(error: unknown): boolean {
-  return ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO', 'EEXIST', 'ENOTDIR'].includes(
-    (error as NodeJS.ErrnoException).code ?? '',
-  )
+  return [
+    'ENOSPC',
+    'EDQUOT',
+    'EROFS',
+    'EACCES',
+    'EPERM',
+    'EIO',
+    'EEXIST',
+    'ENOTDIR',
+    'EISDIR',
+    'ERR_FS_EISDIR',
+  ].includes((error as NodeJS.ErrnoException).code ?? '')
+}
+
+/** A disk that fails may well open what it can't read: its first byte is asked for, while there is still somebody to tell. */
+async function openReadable(path: string): Promise<FileHandle> {
+  const file = await open(path, 'r')
+  try {
+    await file.read(Buffer.alloc(1), 0, 1, 0)
+    return file
+  } catch (error) {
+    await file.close()
+    throw error
+  }
 }
 
 /** Of files whose rows are gone for certain. One that can't be removed now is left to the sweep: what was asked for is done. */

@@ -1,5 +1,5 @@
 /** What the sweep of the report files takes, and what it never does. */
-import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
@@ -62,8 +62,15 @@ describe('the store', () => {
       rmSync(folder)
       renameSync(`${folder}.away`, folder)
     }
-    expect(await app.reportStore.open(newId(0))).toBeUndefined()
-    await app.reportStore.remove(newId(0))
+    // It opens, and can't be read.
+    const unreadable = newId(0)
+    mkdirSync(join(folder, `${unreadable}.pdf`))
+    for (const method of ['open', 'remove'] as const) {
+      await expect(app.reportStore[method](unreadable)).rejects.toMatchObject({ kind: 'unavailable' })
+    }
+    rmSync(join(folder, `${unreadable}.pdf`), { recursive: true })
+    expect(await app.reportStore.open(unreadable)).toBeUndefined()
+    await app.reportStore.remove(unreadable)
   })
 
   test('loses no whole file to a database that knows none of them', async () => {
