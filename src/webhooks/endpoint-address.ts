@@ -98,7 +98,7 @@ export function refusedEndpoint(endpoint: string, policy: AddressPolicy): string
   }
   // Of these as well.
   if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint)) {
-    return 'endpoint must not contain spaces, control characters or backslashes: write them as %20 and the like'
+    return 'endpoint must not contain spaces, control characters or backslashes: in a path they are written %20 and the like'
   }
   if (!URL.canParse(endpoint)) {
     return `endpoint must be a URL with a host, and a port up to 65535 where it has one${notThis(endpoint)}`

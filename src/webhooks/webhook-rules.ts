@@ -44,11 +44,19 @@ export function duplicateWebhook(taken: EventType[], field: 'events' | '_id'): D
  * A sentence for each event that will arrive more than once.
  * @param others how many other active webhooks have the event, by event
  */
-export function overlapWarnings(events: EventType[], others: ReadonlyMap<EventType, number>): string[] {
+export function overlapWarnings(events: EventType[], others: ReadonlyMap<EventType, Overlap>): string[] {
   return events.flatMap((event) => {
-    const count = others.get(event) ?? 0
-    if (count === 0) return []
-    const whose = count === 1 ? 'another active webhook' : `${count} other active webhooks`
-    return [`${event} is also delivered to ${whose} of this lab`]
+    const { all = 0, bound = 0 } = others.get(event) ?? {}
+    if (all === 0) return []
+    const whose = all === 1 ? 'another active webhook' : `${all} other active webhooks`
+    const whoseParty =
+      bound === 0 ? '' : all === 1 ? ', where it is of its party' : `, ${bound} of them where it is of their party`
+    return [`${event} is also delivered to ${whose} of this lab${whoseParty}`]
   })
+}
+
+/** Other webhooks that have an event, and how many of them have a party. */
+export interface Overlap {
+  all: number
+  bound: number
 }

@@ -7,7 +7,7 @@ import type { EventType } from '../events/event-types.ts'
 import { beginningTime, ENDING_TIME } from '../events/routing-time.ts'
 import { makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { isIdShaped } from '../ids.ts'
-import type { WebhookScope } from './webhook-rules.ts'
+import type { Overlap, WebhookScope } from './webhook-rules.ts'
 import { insertSecret } from './webhook-secrets-repository.ts'
 
 export interface Webhook {
@@ -96,7 +96,7 @@ export async function claimPartyEvents(trx: Knex.Transaction, webhook: Webhook, 
  * How many other active webhooks have each of the events of a webhook without a party, where there are any. What is left of a party's
  * gets its events too, but no message beside one without a party.
  */
-export async function countOverlaps(trx: Knex.Transaction, webhook: Webhook): Promise<Map<EventType, number>> {
+export async function countOverlaps(trx: Knex.Transaction, webhook: Webhook): Promise<Map<EventType, Overlap>> {
   const rows = await trx('webhook_events as s')
     .join('webhooks as w', 'w.id', 's.webhook_id')
     .where({ 's.lab_id': webhook.labId, 'w.account_id': webhook.accountId, 'w.state': 'active' })
@@ -104,8 +104,11 @@ export async function countOverlaps(trx: Knex.Transaction, webhook: Webhook): Pr
     .whereIn('s.event_type', webhook.events)
     .whereNot('w.id', webhook.id)
     .groupBy('s.event_type')
-    .select('s.event_type', { others: trx.raw('COUNT(*)') })
-  return new Map(rows.map((row) => [row.event_type, Number(row.others)]))
+    .select('s.event_type', {
+      others: trx.raw('COUNT(*)'),
+      bound: trx.raw('COUNT(COALESCE(w.corporate_id, w.organization_id))'),
+    })
+  return new Map(rows.map((row) => [row.event_type, { all: Number(row.others), bound: Number(row.bound) }]))
 }
 
 /** The active webhooks of a lab that the scope covers, the oldest first. */

@@ -34,9 +34,10 @@ test('a clash names the events, the field, and what to do about it', () => {
 })
 
 test('each event that arrives more than once has a sentence, the others have none', () => {
-  const others = new Map([['lead.created', 1], ['report.send', 2]] as const) // prettier-ignore
-  expect(overlapWarnings(['lead.created', 'lead.updated', 'report.send'] as Parameters<typeof overlapWarnings>[0], others)).toEqual([
+  const others = new Map([['lead.created', { all: 1, bound: 0 }], ['report.send', { all: 2, bound: 0 }], ['bill.created', { all: 3, bound: 1 }]] as const) // prettier-ignore
+  expect(overlapWarnings(['lead.created', 'lead.updated', 'report.send', 'bill.created'] as Parameters<typeof overlapWarnings>[0], others)).toEqual([
     'lead.created is also delivered to another active webhook of this lab',
     'report.send is also delivered to 2 other active webhooks of this lab',
+    'bill.created is also delivered to 3 other active webhooks of this lab, 1 of them where it is of their party',
   ]) // prettier-ignore
 })

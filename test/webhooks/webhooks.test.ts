@@ -143,7 +143,9 @@ describe('subscribing', () => {
     await app.database.knex('accounts').where({ id: changed.id }).update({ mode: 'catch_all' })
     app.clock.advance(1000)
     const { warnings } = await subscribed(changed, subscribeBody(ofChanged, { events }))
-    expect(warnings).toEqual(['lead.created is also delivered to another active webhook of this lab'])
+    expect(warnings).toEqual([
+      'lead.created is also delivered to another active webhook of this lab, where it is of its party',
+    ])
   })
 
   test('again without a party is accepted and warned of', async () => {
