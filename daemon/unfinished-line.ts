@@ -1,4 +1,7 @@
-/** The beginning of a line whose end has not arrived. It has room for more, so that a line which comes a byte at a time is not copied with each. */
+/**
+ * The beginning of a line whose end has not arrived. It has room for more, so that a line which comes a byte at a time is not copied
+ * with each.
+ */
 export class UnfinishedLine {
   length = 0
   #bytes: Buffer | undefined

@@ -21,6 +21,7 @@ export interface SendMailsDeps {
   from: string
   /** So many at a time. */
   most?: number
+  /** When one is not counted among them any more, in milliseconds, and how many of that kind there may be. */
   slow?: { afterMs: number; most: number }
 }
 

@@ -55,8 +55,8 @@ export function insertMailStatement(
 }
 
 /**
- * Mails that wait and are due, those first that no try was made of, the oldest first. Nobody is told of a deletion before its warning: that one waits for its next try
- * where it was refused.
+ * Mails that wait and are due, those first that no try was made of, then the oldest. Nobody is told of a deletion before its
+ * warning: that one waits for its next try where it was refused.
  */
 export async function listDueMails(knex: Knex, now: Date, limit: number): Promise<Mail[]> {
   const warning = knex('mails as w')

@@ -96,7 +96,7 @@ export function refusedEndpoint(endpoint: string, policy: AddressPolicy): string
   if (!/^https:\/\/[^/]/i.test(endpoint)) {
     return `endpoint must be an absolute URL that begins with https://${notThis(endpoint)}`
   }
-  // Of these as well.
+  // What these mean they disagree about as well.
   if (/[\s\\\u0000-\u001f\u007f]/.test(endpoint)) {
     return 'endpoint must not contain spaces, control characters or backslashes: in a path they are written %20 and the like'
   }
