@@ -1,6 +1,7 @@
 /**
  * Events: each has its body, and its deliveries are those that routing makes of it.
  */
+import { isMessageIn } from '../../src/events/message-payloads.ts'
 import { firstIdOf } from '../../src/ids.ts'
 import type { Examined, SqlCheck } from './finding.ts'
 
@@ -12,7 +13,7 @@ const firstIdWithin = ({ now }: Examined, days: number) => firstIdOf(Math.max(0,
 /** A call has four seconds for its statements. */
 const REGISTRATION_SECONDS = 5
 
-const IS_MESSAGE = `e.type LIKE '%.send'`
+const IS_MESSAGE = isMessageIn('e.type')
 
 export const EVENT_CHECKS: SqlCheck[] = [
   {

@@ -4,6 +4,7 @@
  */
 import type { Knex } from 'knex'
 import { GETS_MESSAGE } from '../events/event-routing.ts'
+import { isMessageIn } from '../events/message-payloads.ts'
 import { firstIdOf } from '../ids.ts'
 import { encodeCursor } from '../paging.ts'
 import { AFTER_ALL_IDS, type MissedPageRequest } from './delivery-log-rules.ts'
@@ -27,7 +28,7 @@ export interface MissedEvent {
 const IS_MISSED = `
   (w.corporate_id IS NULL OR w.corporate_id = e.corporate_id)
   AND (w.organization_id IS NULL OR w.organization_id = e.doctor_id OR w.organization_id = e.hospital_id)
-  AND (e.type NOT LIKE '%.send' OR ${GETS_MESSAGE})
+  AND (NOT (${isMessageIn('e.type')}) OR ${GETS_MESSAGE})
   AND ((e.recorded_at >= w.inactive_from
       AND (w.state = 'auto_deleted' OR (w.state = 'deleted' AND w.deactivated_at IS NOT NULL AND e.recorded_at < w.updated_at)))
     OR EXISTS (SELECT 1 FROM webhook_inactivity i WHERE i.webhook_id = w.id

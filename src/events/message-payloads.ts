@@ -14,6 +14,9 @@ export function isMessageType(type: string): type is MessageType {
   return type.endsWith('.send')
 }
 
+/** The same as a condition. @param column that has an event's type */
+export const isMessageIn = (column: string): string => `${column} LIKE '%.send'`
+
 /** The record that a message is about, at the version at which it is about it; `message`: none but the message itself. */
 export interface MessageSubject extends Subject {
   kind: 'entry' | 'bill' | 'report' | 'message'

@@ -4,6 +4,7 @@
 import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import type { EventType } from '../events/event-types.ts'
+import { isMessageIn } from '../events/message-payloads.ts'
 import { beginningTime, ENDING_TIME } from '../events/routing-time.ts'
 import { makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { isIdShaped } from '../ids.ts'
@@ -100,7 +101,7 @@ export async function countOverlaps(trx: Knex.Transaction, webhook: Webhook): Pr
   const rows = await trx('webhook_events as s')
     .join('webhooks as w', 'w.id', 's.webhook_id')
     .where({ 's.lab_id': webhook.labId, 'w.account_id': webhook.accountId, 'w.state': 'active' })
-    .whereRaw(`((w.corporate_id IS NULL AND w.organization_id IS NULL) OR s.event_type NOT LIKE '%.send')`)
+    .whereRaw(`((w.corporate_id IS NULL AND w.organization_id IS NULL) OR NOT (${isMessageIn('s.event_type')}))`)
     .whereIn('s.event_type', webhook.events)
     .whereNot('w.id', webhook.id)
     .groupBy('s.event_type')
