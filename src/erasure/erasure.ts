@@ -167,7 +167,7 @@ const STEPS: Record<Exclude<Erasure['phase'], 'copies'>, Step> = {
     if (start > 0) contacts.delete(named ?? '')
     for (const contact of contacts) {
       const owner = { accountId, contact, isShared: shared.has(contact) }
-      count(erasure, { logins: await eraseLogin(trx, deps.keys, owner, now) })
+      count(erasure, await eraseLogin(trx, deps.keys, owner, now))
     }
     const alone = new Set([...contacts].filter((contact) => !shared.has(contact)))
     count(erasure, { textMessages: await eraseTextMessages(trx, deps.keys, accountId, alone) })

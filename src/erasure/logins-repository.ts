@@ -5,6 +5,7 @@ import type { Knex } from 'knex'
 import { isSealedUnder, unseal, type Keys } from '../crypto.ts'
 import { lockOtpContact } from '../patients/otp-repository.ts'
 import { contactHash } from '../patients/otp-rules.ts'
+import { giveUpSms } from '../patients/sms-repository.ts'
 
 export interface LoginOwner {
   accountId: string
@@ -14,27 +15,29 @@ export interface LoginOwner {
 }
 
 /**
- * Ends every session, code and lock of the contact, and takes the number. The row stays with its keyed hash, for the limits of
- * the day, and is purged with them.
- * @returns 1 where there was a login
+ * Ends every session and code of the contact, and takes the number. The row stays with its keyed hash, for the limits of the day
+ * and the lock, and is purged with them.
+ * @returns logins: 1 where there was one; textMessages: those with its code that had not gone out
  */
 export async function eraseLogin(
   trx: Knex.Transaction,
   keys: Keys,
   { accountId, contact, isShared }: LoginOwner,
   now: Date,
-): Promise<number> {
+): Promise<{ logins: number; textMessages: number }> {
   const hash = contactHash(keys, accountId, contact)
-  if (!(await lockOtpContact(trx, accountId, hash))) return 0
+  const known = await lockOtpContact(trx, accountId, hash)
+  if (!known) return { logins: 0, textMessages: 0 }
   await trx('otp_codes').where({ contact_hash: hash }).whereNull('used_at').update({ used_at: now })
   await trx('otp_contacts')
     .where({ contact_hash: hash, account_id: accountId })
     .update({
       login_epoch: trx.raw('login_epoch + 1'),
       code_id: null,
-      ...(isShared ? {} : { contact_sealed: Buffer.alloc(0), failures_in_row: 0 }),
+      ...(isShared ? {} : { contact_sealed: Buffer.alloc(0) }),
     })
-  return 1
+  const textMessages = known.codeId === null ? 0 : await giveUpSms(trx, known.codeId)
+  return { logins: 1, textMessages }
 }
 
 /**

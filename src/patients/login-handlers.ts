@@ -25,6 +25,7 @@ import {
   judgeOtpTry,
   LONGEST_LIMIT_MS,
   newCode,
+  servesNoMore,
   smsText,
   type OtpContact,
 } from './otp-rules.ts'
@@ -106,12 +107,16 @@ export function loginHandlers({ database, clock, keys, smsSender, patientTokens 
         const verdict = judgeOtpTry(contact, code, codeHash(keys, code.id, body.otp), now)
         if (verdict === 'dead') return undefined
         if (verdict === 'wrong') {
+          const after = afterFailure(contact, now)
           await recordOtpTry(trx, code)
-          await updateOtpContact(trx, account.id, contact.hash, afterFailure(contact, now))
+          await updateOtpContact(trx, account.id, contact.hash, after)
+          if (servesNoMore(code, after)) await giveUpSms(trx, code.id)
           return undefined
         }
         const loginEpoch = contact.loginEpoch + 1
         await recordOtpUsed(trx, code, now)
+        // The gateway has sent it and said that it has not: a further one would bring a dead code.
+        await giveUpSms(trx, code.id)
         await updateOtpContact(trx, account.id, contact.hash, { failuresInRow: 0, lockedUntil: null, loginEpoch })
         return { accountId: account.id, contactHash: contact.hash, loginEpoch }
       })

@@ -124,6 +124,11 @@ export function afterFailure(contact: OtpContact, now: Date): Pick<OtpContact, '
   return { failuresInRow, lockedUntil: isOver ? new Date(now.getTime() + LOCK_MS) : null }
 }
 
+/** Whether a code serves no more after one more wrong try: an SMS with it that still waits would only mislead. */
+export function servesNoMore(code: OtpCode, { lockedUntil }: Pick<OtpContact, 'lockedUntil'>): boolean {
+  return lockedUntil !== null || isSpent({ ...code, tries: code.tries + 1 })
+}
+
 function requireUnlocked({ lockedUntil }: OtpContact, now: Date): void {
   if (lockedUntil && lockedUntil > now) throw otpLimited(Math.min(lockedUntil.getTime() - now.getTime(), LOCK_MS))
 }

@@ -59,9 +59,9 @@ export async function recordSmsSent(knex: Knex, smsId: string, now: Date): Promi
   await knex('sms_messages').where({ id: smsId }).update({ content: null, due_at: null, sent_at: now })
 }
 
-/** One that waits for a try is not sent any more. */
-export async function giveUpSms(trx: Knex.Transaction, smsId: string): Promise<void> {
-  await trx('sms_messages').where({ id: smsId }).whereNotNull('due_at').update({ content: null, due_at: null })
+/** One that waits for a try is not sent any more. @returns how many did */
+export async function giveUpSms(trx: Knex.Transaction, smsId: string): Promise<number> {
+  return trx('sms_messages').where({ id: smsId }).whereNotNull('due_at').update({ content: null, due_at: null })
 }
 
 /** Messages whose code has expired are given up, and their content goes. @returns how many */

@@ -1,5 +1,6 @@
 /** What becomes of the text message that a one-time password goes out by. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { unseal } from '../../src/crypto.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
 import { loginCalls } from '../support/login-calls.ts'
@@ -60,6 +61,25 @@ test('an SMS of a code that another one has replaced is not sent any more', asyn
   }
   await app.smsSender.sendDue()
   expect(texts()).toHaveLength(1)
+})
+
+test('an SMS that a gateway has sent and says it has not goes to nobody again once its code was used, or serves no more', async () => {
+  for (const isRight of [true, false]) {
+    app.clock.advance(MINUTE)
+    app.sms.down = true
+    const { otpToken } = (await requestOtp()).body
+    await app.smsSender.sendDue()
+    const [row] = await app.database.knex('sms_messages').where({ account_id: account.id }).orderBy('id', 'desc')
+    const { text } = JSON.parse(unseal(app.keys, row.content, `sms:${row.id}`).toString('utf8'))
+    const code = /^\d{6}/.exec(text)![0]
+    const wrong = code === '000000' ? '000001' : '000000'
+    for (const otp of isRight ? [code] : [wrong, wrong, wrong, wrong, wrong]) await verify(otpToken, otp)
+    app.sms.down = false
+    app.clock.advance(10 * SECOND)
+    await app.smsSender.sendDue()
+    expect(texts()).toHaveLength(0)
+    expect(await app.database.knex('sms_messages').where({ id: row.id }).first()).toMatchObject({ content: null })
+  }
 })
 
 test('an SMS that could not be sent in the life of its code is given up, and its content is gone', async () => {
