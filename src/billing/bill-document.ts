@@ -4,8 +4,9 @@
 import type { Lab } from '../catalogue/labs-repository.ts'
 import type { Entry } from '../crm/entry-rules.ts'
 import { localDay } from '../crm/zoned-time.ts'
+import { fullName } from '../patients/person-name.ts'
 import { PDF_COLUMNS } from '../text-pdf.ts'
-import { fullName, quotedItems, type Bill, type CataloguePrices } from './bill-rules.ts'
+import { quotedItems, type Bill, type CataloguePrices } from './bill-rules.ts'
 
 const AMOUNT_COLUMNS = 16
 const NAME_COLUMNS = PDF_COLUMNS - AMOUNT_COLUMNS

@@ -5,6 +5,7 @@ import type { Entry } from '../crm/entry-rules.ts'
 import { badRequest } from '../errors.ts'
 import type { PayloadItem } from '../events/event-body.ts'
 import type { components } from '../generated/client.ts'
+import { fullName } from '../patients/person-name.ts'
 import { nextState, type ActionTable } from '../state-rules.ts'
 import type { PreBooking } from './pre-booking-rules.ts'
 
@@ -123,10 +124,6 @@ export function sourceOfPreBooking(preBooking: PreBooking): BillSource {
     totalAmount: null,
     items: preBooking.items,
   }
-}
-
-export function fullName(firstName: string, lastName: string | null): string {
-  return lastName === null ? firstName : `${firstName} ${lastName}`
 }
 
 /** @throws 400 where the total would be negative, or more than the database holds */

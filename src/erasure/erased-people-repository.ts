@@ -2,7 +2,7 @@
  * Who stands in records that are erased, and of whom nothing else is kept.
  */
 import type { Knex } from 'knex'
-import { fullName } from '../billing/bill-rules.ts'
+import { fullName } from '../patients/person-name.ts'
 import { nameKey } from './erased-people.ts'
 import type { Person } from './erasure-rules.ts'
 

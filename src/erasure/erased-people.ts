@@ -1,7 +1,8 @@
 /**
  * Who goes with an erasure, whoever was named, and what is theirs by their number and name. Pure.
  */
-import { tidy, type ErasureSubject, type Person } from './erasure-rules.ts'
+import { comparableName } from '../patients/person-name.ts'
+import type { ErasureSubject, Person } from './erasure-rules.ts'
 
 /** What a message says of whom it is for. */
 export interface Recipient {
@@ -46,7 +47,7 @@ const RECIPIENT_NAME_CHARACTERS = 100
 
 /** The same for names that are the same person's. */
 export function nameKey(name: string): string {
-  return tidy([...name.trim()].slice(0, RECIPIENT_NAME_CHARACTERS).join(''))
+  return comparableName([...name.trim()].slice(0, RECIPIENT_NAME_CHARACTERS).join(''))
 }
 
 const keyOf = ({ contact, name }: Recipient) => `${contact} ${nameKey(name)}`

@@ -14,7 +14,8 @@ import { isIdShaped, newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { findPatient } from '../patients/patients-repository.ts'
-import { NO_COUNTS, PHASES, subjectOf, tidy, toErasureRow, type Erasure, type ErasureSubject } from './erasure-rules.ts'
+import { comparableName } from '../patients/person-name.ts'
+import { NO_COUNTS, PHASES, subjectOf, toErasureRow, type Erasure, type ErasureSubject } from './erasure-rules.ts'
 import { isLater, runErasure } from './erasure-runner.ts'
 import { findErasure, insertErasure, listErasedRecords } from './erasures-repository.ts'
 
@@ -118,10 +119,13 @@ async function findSubject(
   const patient = await findPatient(knex, accountId, patientId)
   if (patient) {
     const { contact, name } = subject
+    // Their own name narrows their own contact, and nothing that was sent.
+    const isNameOfPatient = name === null && contact === null
     return {
       ...subject,
       contact: contact ?? patient.contact,
-      name: name ?? (contact === null ? tidy(patient.name) : null),
+      name: isNameOfPatient ? comparableName(patient.name) : name,
+      isNameOfPatient,
     }
   }
   const isErased = isIdShaped(patientId) && (await listErasedRecords(knex, accountId, [patientId])).has(patientId)

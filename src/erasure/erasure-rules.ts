@@ -3,6 +3,7 @@
  */
 import { badRequest, DomainError } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
+import { comparableName } from '../patients/person-name.ts'
 
 type Schemas = components['schemas']
 
@@ -24,8 +25,10 @@ export interface Person {
 export interface ErasureSubject {
   contact: string | null
   email: string | null
-  /** Null: whoever has the contact or the e-mail. */
+  /** As `comparableName` makes it. Null: whoever has the contact or the e-mail. */
   name: string | null
+  /** It is that of the patient who was named, sent by nobody: it narrows the contact alone. */
+  isNameOfPatient?: boolean
   patientId: string | null
   leadIds: string[]
   preBookingIds: string[]
@@ -77,12 +80,17 @@ export interface Erasure {
   finishedAt: Date | null
 }
 
-/** @throws 400 for a request that names nobody */
+/** @throws 400 for a request that names nobody, or has a field that says nothing */
 export function subjectOf(body: ErasureRequest): ErasureSubject {
+  // From a script whose variables were not set, it would stand for everybody.
+  for (const field of ['email', 'name'] as const) {
+    if (body[field]?.trim() === '') throw invalidField(field, 'must not be blank')
+  }
   const subject: ErasureSubject = {
     contact: body.contact ?? null,
-    email: tidy(body.email) || null,
-    name: tidy(body.name) || null,
+    email: comparableEmail(body.email) || null,
+    name: comparableName(body.name) || null,
+    isNameOfPatient: false,
     patientId: body.patientId ?? null,
     leadIds: body.leadIds ?? [],
     preBookingIds: body.preBookingIds ?? [],
@@ -95,21 +103,29 @@ export function subjectOf(body: ErasureRequest): ErasureSubject {
     throw badRequest('the request names nobody: send contact, email, patientId, leadIds, preBookingIds or billIds')
   }
   if (body.name !== undefined && subject.contact === null && subject.email === null) {
-    const fault = 'must be sent with contact or email: it narrows what has these'
-    throw new DomainError('bad_request', 'invalid_request', `name ${fault}`, {
-      fields: [{ field: 'name', message: fault }],
-    })
+    throw invalidField('name', 'must be sent with contact or email: it narrows what has these')
   }
   return subject
 }
 
-/** A family shares a contact: with a name only that person's records. Names are compared as `claimPatient` does. */
-export function isOfSubject({ name }: ErasureSubject, ...parts: (string | null)[]): boolean {
-  return name === null || tidy(parts.filter(Boolean).join(' ')) === name
+function invalidField(field: string, fault: string): DomainError {
+  return new DomainError('bad_request', 'invalid_request', `${field} ${fault}`, { fields: [{ field, message: fault }] })
 }
 
-export function tidy(text: string | null | undefined): string {
-  return (text ?? '').trim().toLowerCase()
+/** Of what has the contact. A family shares it: with a name only that person's records. */
+export function isOfSubject({ name }: ErasureSubject, nameOfRecord: string): boolean {
+  // That of an erasure which an earlier version began was made comparable in another way.
+  return name === null || comparableName(nameOfRecord) === comparableName(name)
+}
+
+/** The same of what may have the e-mail. */
+export function hasEmailOf(subject: ErasureSubject, email: string | null, nameOfRecord: string): boolean {
+  if (email === null || comparableEmail(email) !== subject.email) return false
+  return subject.isNameOfPatient === true || isOfSubject(subject, nameOfRecord)
+}
+
+function comparableEmail(email: string | undefined): string {
+  return (email ?? '').trim().toLowerCase()
 }
 
 export interface RetentionDays {

@@ -4,7 +4,8 @@
  * without the person.
  */
 import type { Knex } from 'knex'
-import { isOfSubject, tidy, type ErasureSubject } from './erasure-rules.ts'
+import { fullName } from '../patients/person-name.ts'
+import { hasEmailOf, isOfSubject, type ErasureSubject } from './erasure-rules.ts'
 
 /** Records that belong together. */
 export interface RecordIds {
@@ -38,9 +39,11 @@ export async function listEntriesOfContact(
     .orderBy('id')
     .limit(limit)
     .select('id', 'first_name', 'last_name')
-  const ids = rows.filter((row) => isOfSubject(subject, row.first_name, row.last_name)).map((row) => row.id)
+  const ids = rows.filter((row) => isOfSubject(subject, nameOf(row))).map((row) => row.id)
   return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
 }
+
+const nameOf = (row: { first_name: string; last_name: string | null }) => fullName(row.first_name, row.last_name)
 
 /** The same for the e-mail, which has no index: a window of the account's entries is read. */
 export async function listEntriesOfEmail(
@@ -51,10 +54,7 @@ export async function listEntriesOfEmail(
   limit: number,
 ): Promise<{ ids: string[]; last: string | undefined }> {
   const rows = await readWindow(knex, 'entries', accountId, after, limit)
-  const ids = rows
-    .filter((row) => row.email !== null && tidy(row.email) === subject.email)
-    .filter((row) => isOfSubject(subject, row.first_name, row.last_name))
-    .map((row) => row.id)
+  const ids = rows.filter((row) => hasEmailOf(subject, row.email, nameOf(row))).map((row) => row.id)
   return { ids, last: rows.length < limit ? undefined : rows.at(-1).id }
 }
 

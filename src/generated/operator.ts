@@ -895,7 +895,7 @@ export interface paths {
          * Erase a patient
          * @description Takes a patient out of everything that the service keeps of an account: leads and bookings, pre-bookings, bills, reports with their files, logins, messages, text messages that wait, and the bodies of events with the answers that receivers gave to them. The answer tells how much of each went and what remains, and why. Only keys with the role `admin`.
          *
-         *     Everything with the contact or the e-mail is erased, and all that was made of it; `name` narrows it to one person of a family that shares them. `patientId` stands for that patient's contact and name. What has no contact, as a pre-booking, is named by its id. There is no way back.
+         *     Everything with the contact or the e-mail is erased, and all that was made of it; `name` narrows it to one person of a family that shares them. `patientId` stands for that patient, and where no contact is sent for what has their contact and name. What has no contact, as a pre-booking, is named by its id. There is no way back.
          *
          *     - Amounts, times and states stay, for the accounts; names become `Erased`. Cancel what is still open before.
          *     - Events stay in the delivery log without body and answers. Copies that wait are discarded, messages that wait are sent to nobody, and no event of the patient is sent again: redelivery is refused like that of an event whose body is not kept any more. A request that was under way may still end.
@@ -2233,11 +2233,11 @@ export interface components {
         ErasureRequest: {
             /** @description 10 digits. Whatever has it is erased. */
             contact?: string;
-            /** @description Compared without case and outer blanks. Leads and bookings that have it are erased. */
+            /** @description Compared without case and outer blanks, of which it must not be all. Leads and bookings that have it are erased. */
             email?: string;
-            /** @description Only what has this name besides the contact or the e-mail. First and last name, compared without case and outer blanks. */
+            /** @description Only what has this name besides the contact or the e-mail. First and last name, compared without case and without counting blanks, of which it must not be all. */
             name?: string;
-            /** @description A patient of the account, with contact and name. */
+            /** @description A patient of the account. Alone it stands for their contact as well, narrowed by their name; beside a contact for them alone. */
             patientId?: components["schemas"]["Id"];
             /** @description Leads and bookings, whatever they have. */
             leadIds?: components["schemas"]["Id"][];

@@ -5,6 +5,7 @@ import type { Entry } from '../crm/entry-rules.ts'
 import { badRequest, DomainError } from '../errors.ts'
 import type { NewMessage } from '../events/message-payloads.ts'
 import type { components } from '../generated/operator.ts'
+import { fullName } from '../patients/person-name.ts'
 
 export type MessageRequest = components['schemas']['MessageRequest']
 
@@ -67,7 +68,7 @@ export function messageOfRequest(
 function recipientOf({ recipient }: MessageRequest, entry: Entry | undefined): NewMessage['recipient'] {
   if (recipient) return { contact: recipient.contact, name: recipient.name }
   if (!entry?.contact) throw recipientRequired('is required where the entry has no contact')
-  return { contact: entry.contact, name: [entry.firstName, entry.lastName].filter(Boolean).join(' ') }
+  return { contact: entry.contact, name: fullName(entry.firstName, entry.lastName) }
 }
 
 function recipientRequired(fault: string): DomainError {

@@ -4,7 +4,7 @@
  */
 import type { Account } from '../accounts/accounts-repository.ts'
 import { claimBill, type BillingCall } from '../billing/bill-actions.ts'
-import { fullName, isBillable, isQuotable, nearestAmount, quotedEntry, type Bill } from '../billing/bill-rules.ts'
+import { isBillable, isQuotable, nearestAmount, quotedEntry, type Bill } from '../billing/bill-rules.ts'
 import { findBill, findCataloguePrices, findLiveBillOfEntry } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { claimEntry } from '../crm/booking-actions.ts'
@@ -13,6 +13,7 @@ import { updateEntry, updateEntryItem } from '../crm/staff-entries-repository.ts
 import type { MessageEvent, MessageSubject, NewMessage } from '../events/message-payloads.ts'
 import { newId } from '../ids.ts'
 import { findPatient } from '../patients/patients-repository.ts'
+import { fullName } from '../patients/person-name.ts'
 import { claimReport } from '../reports/report-actions.ts'
 import type { PublishedLinks } from '../signed-link.ts'
 import { invalidState } from '../state-rules.ts'

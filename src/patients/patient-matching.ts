@@ -4,10 +4,11 @@
 import type { Knex } from 'knex'
 import { newId } from '../ids.ts'
 import { insertPatient } from './patients-repository.ts'
+import { comparableName } from './person-name.ts'
 
 /**
- * The patient with this contact and name, made where there is none. Names are compared without case and outer blanks: a
- * family shares a contact, and one person is written in several ways.
+ * The patient with this contact and name, made where there is none. Names are compared as `comparableName` does: a family
+ * shares a contact, and one person is written in several ways.
  *
  * A new one is made under the lock of the account's row, after a second look: two bills at once make one patient.
  * @returns the patient's id
@@ -44,9 +45,5 @@ async function findByName(trx: Knex.Transaction, accountId: string, contact: str
     .orderBy('id')
     .forUpdate()
     .select('id', 'name')
-  return rows.find((row) => tidy(row.name) === tidy(name))?.id as string | undefined
-}
-
-function tidy(name: string): string {
-  return name.trim().toLowerCase()
+  return rows.find((row) => comparableName(row.name) === comparableName(name))?.id as string | undefined
 }

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
 import {
-  fullName,
   isReported,
   makeBill,
   nextBillStatus,
@@ -70,10 +69,6 @@ describe('a bill', () => {
     expect(of(9_999_999_999.99, null)()).toBe(9_999_999_999.99)
     expect(of(10_000_000_000, null)).toThrow('totalAmount is required')
   })
-})
-
-test('a name without a last one is the first one alone', () => {
-  expect([fullName('Asha', null), fullName('Asha', 'Rao')]).toEqual(['Asha', 'Asha Rao'])
 })
 
 test.each([

@@ -134,9 +134,44 @@ test('a login that somebody else has as well stays, and begins anew', async () =
     return { billIds: [billId] }
   })
   expect(others).toBe(2)
-  expect(done(await own.order(order)).erased).toMatchObject({ patients: 1, logins: 1, textMessages: 0 })
+  expect(done(await own.order(order)).erased).toMatchObject({ patients: 1, logins: 1, textMessages: 1 })
   const { contact } = person
   expect(await own.app.database.knex('patients').where({ contact }).pluck('name')).toEqual(['Ravi Other'])
   person.patientToken = await own.logIn(contact)
   expect((await own.reportsOf(person)).status).toBe(200)
+})
+
+test('a patient named by id and an e-mail go with all that has the e-mail, whatever name that has', async () => {
+  const { staff } = own
+  const contact = newContact()
+  const email = `${contact}@example.in`
+  const { patientId } = done(await staff.post('/patients', { contact, name: 'Asha Kulkarni' }))
+  const lead = { first_name: 'Asha', last_name: 'K', contact: newContact(), email }
+  await staff.createEntry({ ...lead, unmappedTests: [{ name: 'one' }] })
+  expect(done(await own.order({ patientId, email })).erased).toMatchObject({ patients: 1, entries: 1 })
+})
+
+test('one person whose names were written with blanks around them is one patient, and erased by name', async () => {
+  const person = { mark: 'Asha', contact: newContact(), email: '', patientToken: '', preBookingId: '' }
+  const names = [{ firstName: 'Asha ' }, { lastName: ' Last' }, { firstName: 'ASHA', lastName: 'Last  ' }]
+  const ids = new Set<string>()
+  for (const name of names) ids.add((await directBill(person, name)).patientId)
+  expect(ids.size).toBe(1)
+  await own.staff.createEntry({ first_name: 'Asha ', last_name: ' Last', contact: person.contact })
+  await directBill(person, { firstName: 'Ravi' })
+  const { erased } = done(await own.order({ contact: person.contact, name: 'asha last' }))
+  expect(erased).toMatchObject({ patients: 1, bills: names.length, entries: 1 })
+})
+
+test('a text message with a code of a contact that two share does not go out once one of them is erased', async () => {
+  const { app, staff } = own
+  const contact = newContact()
+  for (const name of ['Asha Rao', 'Ravi Rao']) done(await staff.post('/patients', { contact, name }))
+  // One waits behind it.
+  await own.logIn(contact)
+  const { erased } = done(await own.order({ contact, name: 'Asha Rao' }))
+  expect(erased).toMatchObject({ patients: 1, logins: 1, textMessages: 1 })
+  app.clock.advance(10_000)
+  await app.smsSender.sendDue()
+  expect(app.sms.taken.filter(({ to }) => to === contact)).toHaveLength(1)
 })

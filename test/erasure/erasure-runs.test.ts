@@ -172,7 +172,8 @@ describe('an erasure', () => {
   test('is for the role admin alone, names somebody, and is seen in its own account only', async () => {
     const { status } = await own.order({ contact: newContact() }, own.staff.staffKey)
     expect(status).toBe(403)
-    for (const body of [{}, { name: 'Asha' }, { contact: '123' }]) expect((await own.order(body)).status).toBe(400)
+    for (const body of [{}, { name: 'Asha' }, { contact: '123' }, { contact: newContact(), name: ' ' }])
+      expect((await own.order(body)).status).toBe(400)
     const unknown = newId(0)
     for (const body of [
       { patientId: unknown },
