@@ -11,7 +11,7 @@ import { type Booking, requireScheduledAt } from './entry-rules.ts'
 import { listBookings } from './staff-entries-repository.ts'
 import { toStaffEntry } from './staff-entry-rows.ts'
 import { areIdsShaped } from './staff-lists.ts'
-import { dayRange, parseDateTime } from './zoned-time.ts'
+import { dayRange, parseDateTime, type DayRange } from './zoned-time.ts'
 
 interface BookingHandlers {
   listBookings: OperatorHandler<'listBookings'>
@@ -69,7 +69,7 @@ export function bookingHandlers({ database, clock, hint }: HandlerDeps): Booking
 }
 
 /** @throws 400 for a day that does not exist */
-function requireDay(day: string, timeZone: string): { from: Date; to: Date } {
+function requireDay(day: string, timeZone: string): DayRange {
   const range = dayRange(day, timeZone)
   if (range) return range
   const fault = 'must be an existing day such as 2026-11-20'

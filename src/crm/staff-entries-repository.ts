@@ -4,6 +4,7 @@
 import type { Knex } from 'knex'
 import { isIdShaped } from '../ids.ts'
 import type { Entry, EntryItem } from './entry-rules.ts'
+import type { DayRange } from './zoned-time.ts'
 
 /** Locks the entry: of two actions at once the second sees what the first has made of it. */
 export async function lockEntry(trx: Knex.Transaction, accountId: string, leadId: string): Promise<Entry | undefined> {
@@ -67,8 +68,7 @@ export interface BookingFilter {
   phlebotomistId?: string | undefined
   labId?: string | undefined
   status?: string | undefined
-  /** Half open. */
-  scheduled?: { from: Date; to: Date } | undefined
+  scheduled?: DayRange | undefined
   after?: { scheduledAt: Date; id: string } | undefined
 }
 
@@ -86,7 +86,8 @@ export async function listBookings(
   if (phlebotomistId !== undefined) query.where('e.phlebotomist_id', phlebotomistId)
   if (labId !== undefined) query.where('e.lab_id', labId)
   if (status !== undefined) query.where('e.booking_status', status)
-  if (scheduled) query.where('e.scheduled_at', '>=', scheduled.from).where('e.scheduled_at', '<', scheduled.to)
+  if (scheduled) query.where('e.scheduled_at', '>=', scheduled.from)
+  if (scheduled?.to) query.where('e.scheduled_at', '<', scheduled.to)
   if (after) {
     query.where((further) =>
       further
@@ -117,9 +118,17 @@ export async function listEntries(
   if (phase !== undefined) query.where('e.phase', phase)
   if (after !== undefined) query.where('e.id', '>', after)
   if (unmapped) {
-    query.whereExists((items) =>
-      items.select(knex.raw('1')).from('entry_items as i').whereRaw('i.entry_id = e.id').where({ 'i.unmapped': true }),
-    )
+    // Not what nobody can resolve any more.
+    query
+      .whereExists((items) =>
+        items
+          .select(knex.raw('1'))
+          .from('entry_items as i')
+          .whereRaw('i.entry_id = e.id')
+          .where({ 'i.unmapped': true }),
+      )
+      .whereRaw(`COALESCE(e.booking_status, '') <> 'Cancelled'`)
+      .whereRaw('NOT EXISTS (SELECT 1 FROM erased_records x WHERE x.record_id = e.id)')
   }
   return withItems(knex, await query)
 }

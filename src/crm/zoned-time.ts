@@ -86,6 +86,13 @@ const DATE_TIME =
  * @returns undefined when it is none, or names a day or an hour that does not exist
  */
 export function parseDateTime(text: string, timeZone: string): Date | undefined {
+  const instantMs = instantMsOf(text, timeZone)
+  if (instantMs === undefined || instantMs < EARLIEST_MS || instantMs > LATEST_MS) return undefined
+  return new Date(instantMs)
+}
+
+/** The same, also of times that are too early or too late for the database. */
+function instantMsOf(text: string, timeZone: string): number | undefined {
   const match = DATE_TIME.exec(text)
   if (!match) return undefined
   const [year, month, day, hour, minute, second] = match.slice(1, 7).map((digits) => Number(digits ?? 0))
@@ -94,9 +101,7 @@ export function parseDateTime(text: string, timeZone: string): Date | undefined 
   // Date.UTC carries over what is too large (30 February, hour 24, second 60) and moves years below 100.
   const shown = `${match[1]}-${match[2]}-${match[3]}T${match[4]}:${match[5]}:${match[6] ?? '00'}`
   if (wall.toISOString().slice(0, 19) !== shown) return undefined
-  const instantMs = match[8] === undefined ? instantOf(wall.getTime(), timeZone) : withOffset(wall.getTime(), match[8])
-  if (instantMs === undefined || instantMs < EARLIEST_MS || instantMs > LATEST_MS) return undefined
-  return new Date(instantMs)
+  return match[8] === undefined ? instantOf(wall.getTime(), timeZone) : withOffset(wall.getTime(), match[8])
 }
 
 function withOffset(wallMs: number, offset: string): number | undefined {
@@ -107,16 +112,22 @@ function withOffset(wallMs: number, offset: string): number | undefined {
   return wallMs - (offset[0] === '-' ? -1 : 1) * (hours * 60 + minutes) * 60_000
 }
 
+export interface DayRange {
+  from: Date
+  /** The first instant that is not of it any more; undefined: times end with it. */
+  to: Date | undefined
+}
+
 /**
- * A calendar day of the zone.
+ * A calendar day of the zone, of which the first and the last of all are cut where times begin and end.
  * @param day `YYYY-MM-DD`
- * @returns its first instant and the first of the next day; undefined when there is no such day
+ * @returns undefined when there is no such day
  */
-export function dayRange(day: string, timeZone: string): { from: Date; to: Date } | undefined {
-  const from = parseDateTime(`${day}T00:00:00`, timeZone)
-  if (!from || !/^\d{4}-\d{2}-\d{2}$/.test(day)) return undefined
+export function dayRange(day: string, timeZone: string): DayRange | undefined {
+  const fromMs = instantMsOf(`${day}T00:00:00`, timeZone)
+  if (fromMs === undefined || fromMs > LATEST_MS || !/^\d{4}-\d{2}-\d{2}$/.test(day)) return undefined
   const nextDay = new Date(Date.parse(`${day}T00:00:00Z`) + DAY_MS).toISOString().slice(0, 10)
-  const to = parseDateTime(`${nextDay}T00:00:00`, timeZone)
-  // After the last day of all there is none.
-  return { from, to: to ?? new Date(LATEST_MS) }
+  const toMs = instantMsOf(`${nextDay}T00:00:00`, timeZone) ?? Infinity
+  if (toMs <= EARLIEST_MS) return undefined
+  return { from: new Date(Math.max(fromMs, EARLIEST_MS)), to: toMs > LATEST_MS ? undefined : new Date(toMs) }
 }

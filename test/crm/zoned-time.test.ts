@@ -62,11 +62,21 @@ describe('a day', () => {
   })
 })
 
-test('the last day of all is one, and ends where times end', () => {
-  const last = new Date('9999-12-31T23:59:59.999Z')
-  expect(dayRange('9999-12-31', 'UTC')).toEqual({ from: new Date('9999-12-31T00:00:00Z'), to: last })
-  expect(dayRange('9999-12-31', 'America/New_York')).toEqual({ from: new Date('9999-12-31T05:00:00Z'), to: last })
+test('the last day of all is one, and ends with all times', () => {
+  const day = (zone: string) => dayRange('9999-12-31', zone)
+  expect(day('UTC')).toEqual({ from: new Date('9999-12-31T00:00:00Z'), to: undefined })
+  expect(day('America/New_York')).toEqual({ from: new Date('9999-12-31T05:00:00Z'), to: undefined })
+  // With the hours in which it is the next one there, which has no name.
+  expect(day('Asia/Kolkata')).toEqual({ from: new Date('9999-12-30T18:30:00Z'), to: undefined })
   expect(dayRange('9999-12-32', 'UTC')).toBeUndefined()
+})
+
+test('the first day of all is one, and begins where times begin', () => {
+  const first = new Date('1000-01-01T00:00:00Z')
+  expect(dayRange('1000-01-01', 'UTC')).toEqual({ from: first, to: new Date('1000-01-02T00:00:00Z') })
+  expect(dayRange('1000-01-01', 'Asia/Kolkata')?.from).toEqual(first)
+  expect(dayRange('0999-12-31', 'America/New_York')?.from).toEqual(first)
+  for (const zone of ['UTC', 'Asia/Kolkata']) expect(dayRange('0999-12-31', zone)).toBeUndefined()
 })
 
 test('a time zone is one that the platform knows', () => {

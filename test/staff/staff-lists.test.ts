@@ -33,6 +33,9 @@ describe('the bookings of a day', () => {
     const late = await west.createBooking({ scheduledAt: '2026-11-02T04:59:59Z' })
     await west.createBooking({ scheduledAt: '2026-11-02T05:00:00Z' })
     expect(await idsOf({ day: '2026-11-01' }, west)).toEqual([early, late])
+    // Times end with it.
+    const ultimate = await west.createBooking({ scheduledAt: '9999-12-31T23:59:59.999Z' })
+    expect(await idsOf({ day: '9999-12-31' }, west)).toEqual([ultimate])
     for (const day of ['2026-02-30', '2026-13-01', '20261101', 'x']) {
       expect((await own.get('/bookings', { day })).status).toBe(400)
     }
@@ -97,6 +100,19 @@ describe('unmapped items', () => {
     const bill = done(await world.post(`/bookings/${leadId}/bill`))
     expect([bill.items.map(({ id }: any) => id), bill.totalAmount]).toEqual([[world.test.id, panel.id, pack.id], 2450])
     expect((await world.eventsOf(leadId)).map(({ type }) => type)).toEqual(['booking.created'])
+  })
+
+  test('of what was cancelled, or erased, nobody has to resolve any more', async () => {
+    const [stays, cancelled, erased] = [
+      await world.createEntry({ unmappedTests: [{ name: 'A' }] }),
+      await world.createBooking({ unmappedTests: [{ name: 'B' }] }),
+      await world.createEntry({ unmappedTests: [{ name: 'C' }] }),
+    ]
+    expect((await unmapped()).sort()).toEqual([stays, cancelled, erased].sort())
+    done(await world.post(`/bookings/${cancelled}/cancel`))
+    done(await world.post('/erasures', { leadIds: [erased] }, world.adminKey))
+    expect(await unmapped()).toEqual([stays])
+    done(await world.post('/erasures', { leadIds: [stays] }, world.adminKey))
   })
 
   test('have a name', async () => {
