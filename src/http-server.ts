@@ -75,6 +75,8 @@ export function createHttpServer(
   server.setTimeout(stalledTimeoutMs)
   trackConnections(server)
   server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
+  // Before it may be answered.
+  server.prependListener('request', endUpgrade)
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
@@ -86,6 +88,11 @@ export function createHttpServer(
     refuse(socket, 'CONNECT')
   })
   return server
+}
+
+/** An upgrade is not taken, and Node has lost what stood behind it: a request there would be waited for by its client alone. */
+function endUpgrade(req: IncomingMessage, res: ServerResponse): void {
+  if (req.headers.upgrade !== undefined) res.setHeader('Connection', 'close')
 }
 
 /** Answers what never becomes a request, and closes its connection. */

@@ -96,6 +96,16 @@ describe('a request', () => {
     expect((await app.call('GET', '/livez')).status).toBe(200)
   })
 
+  test('that asks for another protocol is answered, and its connection closed: what stood behind it is lost', async () => {
+    const upgrade = `GET /livez HTTP/1.1\r\n${HOST}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`
+    for (const behind of ['', `GET /livez HTTP/1.1\r\n${HOST}\r\n`]) {
+      const startedAtMs = Date.now()
+      const { statuses, text } = await exchange(upgrade + behind)
+      expect([statuses, text]).toEqual([[200], expect.stringMatching(/^connection: close\r$/im)])
+      expect(Date.now() - startedAtMs).toBeLessThan(5000)
+    }
+  })
+
   test('that asks for a tunnel is answered 404', async () => {
     const { statuses, text } = await exchange(`CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`)
     expect([statuses, text]).toEqual([[404], expect.stringMatching(/"success":false,"status":404.*"requestId":"/)])
