@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { toTable } from '../../scripts/operator/print-answer.ts'
+import { toJson, toTable } from '../../scripts/operator/print-answer.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildOperatorKey, buildTest, type TestAccount } from '../support/builders.ts'
@@ -118,6 +118,15 @@ describe('an operation of the contract is a command', () => {
     expect(toTable({ webhookId: 'w', events: [] })).toBe('webhookId  w\nevents     []\n')
     expect(toTable({ accounts: [], nextCursor: null })).toBe('no accounts\n')
     expect(toTable({ imported: 1, errors: [{ line: 2 }] })).toBe('line\n2\n')
+  })
+
+  test('that shows no character which a terminal would follow', () => {
+    const answer = { name: 'B\u009b31m\u202eA\u007f\u2066\u001b[31m\u2028é' }
+    expect(JSON.parse(toJson(answer))).toEqual(answer)
+    for (const shown of [toJson(answer), toTable(answer)]) {
+      expect(shown).toMatch(/^[\n\x20-\x7eé]+$/)
+      expect(shown).toContain('é')
+    }
   })
 
   test('that says what is wrong, and ends with 1 when refused, 2 when called wrongly, 3 without an answer', async () => {
