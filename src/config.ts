@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto'
 import { Resolver } from 'node:dns'
 import { existsSync } from 'node:fs'
+import inspector from 'node:inspector'
 import { join, resolve } from 'node:path'
 import { tmpdir } from 'node:os'
 import { LOG_LEVELS, type LogLevel } from './logger.ts'
@@ -233,7 +234,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (production) {
     // One that is missing is said already.
     const given = text('SECRETS_KEY') === undefined ? Buffer.alloc(0) : secretsKey
-    faults.push(...findUnsafeSettings(env, given, process.execArgv))
+    faults.push(...findUnsafeSettings(env, given, process.execArgv, inspector.url()))
   }
 
   const config: Config = {

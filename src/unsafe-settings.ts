@@ -9,8 +9,16 @@ const EXAMPLE_PASSWORDS = new Set(['a-password', 'migrate-password', 'api-passwo
 const URLS = ['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL', 'SMTP_URL', 'MONGODB_URL']
 const DEBUGGER = /(^|\s)--(inspect|debug)(-\w+)*(=|\s|$)/
 
-/** @returns a sentence for each; the values themselves are never repeated */
-export function findUnsafeSettings(env: NodeJS.ProcessEnv, secretsKey: Buffer, execArgv: readonly string[]): string[] {
+/**
+ * @param debuggerUrl where one listens, however it was asked to
+ * @returns a sentence for each; the values themselves are never repeated
+ */
+export function findUnsafeSettings(
+  env: NodeJS.ProcessEnv,
+  secretsKey: Buffer,
+  execArgv: readonly string[],
+  debuggerUrl?: string,
+): string[] {
   return [
     ...(secretsKey.length >= 32 && new Set(secretsKey).size < FEWEST_DIFFERENT_BYTES
       ? ['SECRETS_KEY is not random: make one with openssl rand -base64 32']
@@ -18,13 +26,18 @@ export function findUnsafeSettings(env: NodeJS.ProcessEnv, secretsKey: Buffer, e
     ...URLS.filter((name) => EXAMPLE_PASSWORDS.has(passwordOf(env[name]))).map(
       (name) => `${name} has the password of an example: set one of your own`,
     ),
-    ...(DEBUGGER.test(execArgv.join(' ')) || DEBUGGER.test(env.NODE_OPTIONS ?? '')
+    ...(debuggerUrl !== undefined || opensDebugger(execArgv.join(' ')) || opensDebugger(env.NODE_OPTIONS ?? '')
       ? ['the debugger is open: start without --inspect, also in NODE_OPTIONS']
       : []),
     ...['NODE_DEBUG', 'DEBUG'].flatMap((name) =>
       env[name]?.trim() ? [`${name} makes libraries print what they handle: unset it`] : [],
     ),
   ]
+}
+
+/** Node takes quotes around an option, and underscores for its hyphens. */
+function opensDebugger(options: string): boolean {
+  return DEBUGGER.test(options.replaceAll('"', ' ').replaceAll('_', '-'))
 }
 
 function passwordOf(url: string | undefined): string {

@@ -133,6 +133,8 @@ describe.each(PROCESSES)('the %s', (_, script) => {
       expect(errors).toContain(sentence)
     }
     expect(errors).not.toContain('api-password')
+    const inQuotes = await start(script, { ...PRODUCTION, NODE_OPTIONS: '"--inspect=127.0.0.1:0"' })
+    expect([inQuotes.code, inQuotes.errors]).toEqual([1, expect.stringContaining('the debugger is open')])
   }, 60_000)
 
   test('says in one line why it can not use the database, and what to do', async () => {
@@ -195,7 +197,24 @@ test('the binary log need not be synchronous where there is none', () => {
 test('a random key, a password of one’s own and no debugger are taken', () => {
   const env = { MYSQL_URL: 'mysql://lis:7cQm1_x@db/lis', NODE_OPTIONS: '--max-old-space-size=512' }
   expect(findUnsafeSettings(env, Buffer.from(RANDOM_KEY, 'base64'), ['--env-file=x'])).toEqual([])
-  expect(findUnsafeSettings({ NODE_OPTIONS: '--inspect-brk' }, Buffer.from(RANDOM_KEY, 'base64'), [])).toHaveLength(1)
+})
+
+test.each([
+  '--inspect-brk',
+  '"--inspect=127.0.0.1:9999"',
+  '--inspect_brk=9999',
+  ' --inspect_wait',
+  '--title=x --debug-port=1',
+])('NODE_OPTIONS %j opens a debugger', (options) => {
+  const key = Buffer.from(RANDOM_KEY, 'base64')
+  const open = [expect.stringContaining('the debugger is open')]
+  expect(findUnsafeSettings({ NODE_OPTIONS: options }, key, [])).toEqual(open)
+  expect(findUnsafeSettings({}, key, options.split(' '))).toEqual(open)
+})
+
+test('a debugger that listens is seen, however it was opened', () => {
+  const findings = findUnsafeSettings({}, Buffer.from(RANDOM_KEY, 'base64'), [], 'ws://127.0.0.1:9229/x')
+  expect(findings).toEqual([expect.stringContaining('the debugger is open')])
 })
 
 test('a daemon names the setting of a host that is none of this machine', async () => {
