@@ -5,7 +5,7 @@ import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import type { EventType } from '../events/event-types.ts'
 import { isMessageIn } from '../events/message-payloads.ts'
-import { beginningTime, ENDING_TIME } from '../events/routing-time.ts'
+import { ENDING_TIME, readBeginning } from '../events/routing-time.ts'
 import { makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { isIdShaped } from '../ids.ts'
 import type { Overlap, WebhookScope } from './webhook-rules.ts'
@@ -38,8 +38,7 @@ export interface ClaimedWebhook extends Webhook {
 
 /** An active webhook with its lane and its sealed secret. Its events of a party are guarded by `claimPartyEvents`. */
 export async function insertWebhook(trx: Knex.Transaction, webhook: Webhook, sealedSecret: Buffer): Promise<void> {
-  // As text: a date of this process has no microseconds. Not within the insert, which would lock what it reads.
-  const [[{ at }]] = await trx.raw(`SELECT CAST(${beginningTime('?')} AS CHAR) AS at`, [webhook.labId, webhook.labId])
+  const activeFrom = await readBeginning(trx, webhook.labId)
   await trx('webhooks').insert({
     id: webhook.id,
     account_id: webhook.accountId,
@@ -48,7 +47,7 @@ export async function insertWebhook(trx: Knex.Transaction, webhook: Webhook, sea
     organization_id: webhook.organizationId,
     endpoint: webhook.endpoint,
     state: 'active',
-    active_from: at,
+    active_from: activeFrom,
     created_at: webhook.createdAt,
     updated_at: webhook.updatedAt,
   })
@@ -217,17 +216,19 @@ export async function recordDeletion(trx: Knex.Transaction, webhookId: string, n
  */
 export async function recordReactivation(trx: Knex.Transaction, webhookId: string, now: Date): Promise<void> {
   // The time that ends now, for the log: its events are never sent to this webhook. Its end is the new beginning, exactly.
+  const { lab_id: labId } = await trx('webhooks').where({ id: webhookId }).first('lab_id')
+  const activeFrom = await readBeginning(trx, labId)
   await trx.raw(
     `INSERT INTO webhook_inactivity (webhook_id, inactive_from, active_from, deactivated_at)
-     SELECT w.id, w.inactive_from, ${beginningTime('w.lab_id')}, w.deactivated_at FROM webhooks w WHERE w.id = ?`,
-    [webhookId],
+     SELECT w.id, w.inactive_from, ?, w.deactivated_at FROM webhooks w WHERE w.id = ?`,
+    [activeFrom, webhookId],
   )
   await trx('webhooks')
     .where({ id: webhookId })
     .update({
       state: 'active',
       epoch: trx.raw('epoch + 1'),
-      active_from: trx('webhook_inactivity').where({ webhook_id: webhookId }).max('active_from'),
+      active_from: activeFrom,
       inactive_from: null,
       first_failure_at: null,
       failed_attempts: 0,

@@ -29,6 +29,14 @@ describe('by a clock that is behind what was noted for a webhook', () => {
   const ahead = (seconds: number) => db.database.knex.raw('UTC_TIMESTAMP(6) + INTERVAL ? SECOND', [seconds])
   const past = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
+  const record = (events: RecordedEvent[]) =>
+    db.database.batch.transaction((send) => send([...recordEventStatements(events), COMMIT]))
+  const eventOf = (labId: string): RecordedEvent => {
+    const id = newId(world.clock.nowMs())
+    const parties = { corporateId: null, doctorId, hospitalId: null }
+    return { id, accountId: world.accountId, labId, type: 'lead.created', subjectId: id, ...parties, body: Buffer.from('{}') } // prettier-ignore
+  }
+
   test('a webhook gets what was recorded after its beginning, also where the fan-out comes when that time has come again', async () => {
     const { knex } = db.database
     const labId = newId(126)
@@ -73,6 +81,25 @@ describe('by a clock that is behind what was noted for a webhook', () => {
     expect(await world.copiesOf(last.id)).toEqual([])
   })
 
+  test('a webhook that begins gets nothing of what waits for its fan-out since before, whatever the clock was then', async () => {
+    const { knex } = db.database
+    const labId = newId(136)
+    const webhook = await world.webhook({ endpoint, labId })
+    await world.autoDeleteWebhook(webhook.id)
+    // Then the clock was set back by two hours, and nobody had fanned it out.
+    const meanwhile = { ...eventOf(labId), id: newId(world.clock.nowMs() + 7_200_000) }
+    await record([meanwhile])
+    await knex('events')
+      .where({ id: meanwhile.id })
+      .update({ recorded_at: ahead(7200) })
+    await db.database.transaction((trx) => recordReactivation(trx, webhook.id, world.clock.now()))
+    await world.webhook({ endpoint, labId })
+    const after = await world.event({ labId })
+    await world.route()
+    expect(await world.copiesOf(meanwhile.id)).toEqual([])
+    expect(await world.copiesOf(after.id)).toHaveLength(2)
+  })
+
   test('a webhook that is deleted got what was recorded before, and gets nothing of what comes', async () => {
     const { knex } = db.database
     const labId = newId(129)
@@ -90,14 +117,6 @@ describe('by a clock that is behind what was noted for a webhook', () => {
     expect(await ofWebhook(before.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
     expect(await ofWebhook(after.id)).toEqual([])
   })
-
-  const record = (events: RecordedEvent[]) =>
-    db.database.batch.transaction((send) => send([...recordEventStatements(events), COMMIT]))
-  const eventOf = (labId: string): RecordedEvent => {
-    const id = newId(world.clock.nowMs())
-    const parties = { corporateId: null, doctorId, hospitalId: null }
-    return { id, accountId: world.accountId, labId, type: 'lead.created', subjectId: id, ...parties, body: Buffer.from('{}') } // prettier-ignore
-  }
 
   test('of events that are recorded together each has the time of its own lab', async () => {
     const { knex } = db.database
