@@ -14,7 +14,14 @@ import {
 import { endedStatements, type EndedRow } from './ended-rows.ts'
 import { haveAllMoved, KnownLanes, moveStatement } from './known-lanes.ts'
 import { recordedStatements, removedStatements } from './packed-rows.ts'
-import { changesOf, healthStatements, laneStatements, mailStatements, type HealthChange } from './recorded-health.ts'
+import {
+  changesOf,
+  endedWarningStatements,
+  healthStatements,
+  laneStatements,
+  mailStatements,
+  type HealthChange,
+} from './recorded-health.ts'
 import { isRemoved, removalOf } from './removed-runs.ts'
 import type { WebhookHealth } from '../webhooks/webhook-health.ts'
 import {
@@ -142,6 +149,7 @@ async function recordAll(
       ...removedStatements(applied.map(({ result }) => result)),
       ...attemptStatements(applied, now),
       ...mailStatements(applied, now),
+      ...endedWarningStatements(changes),
       ...healthStatements(before, after, now),
       ...laneStatements(after, changes, now),
       // Behind the copies' own rows, which they look for.

@@ -4,7 +4,7 @@
 import type { Statement } from '../../db/batch.ts'
 import { ENDING_TIME } from '../events/routing-time.ts'
 import { newId } from '../ids.ts'
-import { insertMailStatement } from '../mails/mails-repository.ts'
+import { giveUpWarningsStatement, insertMailStatement } from '../mails/mails-repository.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
 import type { AppliedResult, LaneRecord } from './recording-rules.ts'
 
@@ -26,6 +26,15 @@ export function mailStatements(applied: AppliedResult[], now: Date): Statement[]
     ),
   )
 }
+
+/** Behind the mails of the same batch. */
+export function endedWarningStatements(changes: HealthChange[]): Statement[] {
+  const recovered = recoveredOf(changes)
+  return recovered.length > 0 ? [giveUpWarningsStatement(recovered)] : []
+}
+
+const recoveredOf = (changes: HealthChange[]) =>
+  changes.filter(({ to }) => to === 'healthy').map(({ webhookId }) => webhookId)
 
 export function healthStatements(
   before: Map<string, LaneRecord>,
@@ -56,7 +65,7 @@ export function healthStatements(
 
 export function laneStatements(after: Map<string, LaneRecord>, changes: HealthChange[], now: Date): Statement[] {
   const eagerUntil = new Date(now.getTime() + EAGER_DAYS * 86_400_000)
-  const recovered = changes.filter(({ to }) => to === 'healthy').map(({ webhookId }) => webhookId)
+  const recovered = recoveredOf(changes)
   const failing = [...after.values()]
     .filter(({ health }) => health.firstFailureAt !== null)
     .map(({ webhookId }) => webhookId)

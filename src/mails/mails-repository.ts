@@ -102,7 +102,17 @@ export async function claimMail(knex: Knex, mail: Mail, nextTryAt: Date): Promis
 export async function holdMail(knex: Knex, mail: Mail, nextTryAt: Date): Promise<void> {
   await knex('mails')
     .where({ id: mail.id, tries: mail.tries + 1, sent_at: null })
+    .whereNotNull('due_at')
     .update({ due_at: nextTryAt })
+}
+
+/** These webhooks have answered with a 2xx: what their warnings say is over, and those that wait are sent to nobody. */
+export function giveUpWarningsStatement(webhookIds: string[]): Statement {
+  return {
+    sql: `UPDATE mails FORCE INDEX (mails_webhook) SET due_at = NULL
+          WHERE webhook_id IN (?) AND kind = 'warning' AND due_at IS NOT NULL`,
+    values: [webhookIds],
+  }
 }
 
 export async function recordMailSent(knex: Knex, mailId: string, now: Date): Promise<void> {

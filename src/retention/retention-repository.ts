@@ -20,7 +20,10 @@ export function purgeSteps(cutoffs: Cutoffs): PurgeStep[] {
     // One that still waits is given up first, by its sender.
     oldest('sms_messages', 'id', 'id < ? AND due_at IS NULL', [firstIdOf(cutoffs.sms.getTime())]),
     oldest('entry_day_guards', 'day', 'day < ?', [cutoffs.guardDay]),
-    oldest('mails', 'id', 'id < ? AND due_at IS NULL AND sent_at < ?', [firstIdOf(cutoffs.log.getTime()), cutoffs.log]),
+    oldest('mails', 'id', 'id < ? AND due_at IS NULL AND COALESCE(sent_at, created_at) < ?', [
+      firstIdOf(cutoffs.log.getTime()),
+      cutoffs.log,
+    ]),
     oldest('recoveries', 'id', 'id < ? AND finished_at < ?', [firstIdOf(cutoffs.log.getTime()), cutoffs.log]),
     // A row for each auto-deletion that was taken back: few enough to be read from end to end.
     oldest('webhook_inactivity', 'webhook_id', 'active_from < ?', [cutoffs.log]),

@@ -10,6 +10,7 @@ import {
 import { AFTER_ALL_IDS } from '../../src/deliveries/delivery-log-rules.ts'
 import { routeEvents } from '../../src/events/event-routing.ts'
 import { firstIdOf, newId } from '../../src/ids.ts'
+import { holdMail } from '../../src/mails/mails-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { takeLane } from '../support/take-lane.ts'
@@ -115,6 +116,40 @@ test('one batch that brings the last failure and a success after it ends deleted
   await record(lastFailure, tooLate)
   expect(await row()).toMatchObject({ state: 'auto_deleted', failed_attempts: 2 })
   expect(await kindsOfMails()).toEqual(['warning', 'deletion'])
+})
+
+test('a warning that was not sent by the time of a 2xx goes to nobody; one of another webhook, and a deletion, wait on', async () => {
+  const other = (await world.webhook({ endpoint: 'https://b.example.com/hooks' })).id
+  const mail = (webhook: string, kind: string) => ({
+    ...{
+      id: newId(world.clock.nowMs()),
+      kind,
+      account_id: world.accountId,
+      webhook_id: webhook,
+      recipient: 'a@lab.example',
+    },
+    ...{
+      lab_name: 'Lab',
+      endpoint: 'https://a.example.com/hooks',
+      events: 'lead.created',
+      failing_since: world.clock.now(),
+    },
+    ...{ failed_attempts: 6, last_error: 'HTTP status 502', webhooks_on_url: 1 },
+    ...{ created_at: world.clock.now(), due_at: world.clock.now() },
+  })
+  const mails = [mail(webhookId, 'warning'), mail(webhookId, 'deletion'), mail(other, 'warning')]
+  await knex()('mails').insert(mails)
+  await record(await attemptOf(204))
+  const waiting = await knex()('mails').whereNotNull('due_at').orderBy('id').pluck('id')
+  expect(waiting).toEqual(
+    mails
+      .slice(1)
+      .map(({ id }) => id)
+      .sort(),
+  )
+  const tried = { ...mails[0]!, dueAt: mails[0]!.due_at, tries: -1 }
+  await holdMail(knex(), tried as never, world.clock.now())
+  expect(await knex()('mails').where({ id: tried.id }).first()).toMatchObject({ due_at: null, sent_at: null })
 })
 
 test('by a clock that is behind what was noted for the lab, what it got before its auto-deletion is not missed, what comes then is', async () => {
