@@ -16,6 +16,8 @@ import {
 export interface Keys {
   /** Signs access tokens (HMAC-SHA256). */
   accessToken: Buffer
+  /** Signs what a refresh token says of its family. */
+  refreshToken: Buffer
   /** Signs patients' tokens. */
   patientToken: Buffer
   /** Signs links to report files. */
@@ -35,6 +37,7 @@ export function deriveKeys(secretsKey: Buffer): Keys {
   const sealing = derive('sealing')
   return {
     accessToken: derive('access-token'),
+    refreshToken: derive('refresh-token'),
     patientToken: derive('patient-token'),
     link: derive('link'),
     otp: derive('otp'),

@@ -1,11 +1,14 @@
+import type { Knex } from 'knex'
 import { findClient, holdSecretHashes } from '../accounts/clients-repository.ts'
-import { equalInConstantTime, hashSecret, newSecret } from '../crypto.ts'
+import { equalInConstantTime, hashSecret } from '../crypto.ts'
 import { unauthorized } from '../errors.ts'
 import { newId } from '../ids.ts'
 import type { HandlerDeps, OpenHandler } from '../handlers.ts'
-import { judgeRefresh, REFRESH_TOKEN_TTL_MS } from './token-rules.ts'
+import { familyNamedBy, newRefreshToken } from './refresh-token.ts'
+import { judgePurged, judgeRefresh, REFRESH_TOKEN_TTL_MS, type TokenFamily } from './token-rules.ts'
 import {
   claimRefreshToken,
+  findTokenFamily,
   insertRefreshToken,
   insertTokenFamily,
   recordFamilyRevoked,
@@ -17,13 +20,19 @@ interface TokenHandlers {
   refreshToken: OpenHandler<'refreshToken'>
 }
 
-export function tokenHandlers({ database, clock, accessTokens }: HandlerDeps): TokenHandlers {
+export function tokenHandlers({ database, clock, keys, accessTokens }: HandlerDeps): TokenHandlers {
   /** A new refresh token as it is stored and as it is shown. */
   function makeRefreshToken(familyId: string) {
-    const refreshToken = newSecret()
+    const refreshToken = newRefreshToken(keys, familyId)
     const issuedAt = clock.now()
     const expiresAt = new Date(issuedAt.getTime() + REFRESH_TOKEN_TTL_MS)
     return { refreshToken, row: { tokenHash: hashSecret(refreshToken), familyId, issuedAt, expiresAt } }
+  }
+
+  /** Of a token without a row: only one that was made here names a family, so that nobody else learns or ends anything. */
+  async function findFamilyNamedBy(trx: Knex.Transaction, refreshToken: string): Promise<TokenFamily | undefined> {
+    const familyId = familyNamedBy(keys, refreshToken)
+    return familyId === undefined ? undefined : findTokenFamily(trx, familyId)
   }
 
   async function replyWithTokens(accountId: string, refreshToken: string) {
@@ -58,16 +67,15 @@ export function tokenHandlers({ database, clock, accessTokens }: HandlerDeps): T
       const rotated = await database.transaction(async (trx) => {
         const stored = await claimRefreshToken(trx, tokenHash)
         const now = clock.now()
-        const verdict = judgeRefresh(stored, body.clientID, now)
-        if (!stored || verdict === 'refuse') return undefined
-        if (verdict === 'revoke') {
-          await recordFamilyRevoked(trx, stored.familyId, now)
-          return undefined
-        }
-        const { refreshToken, row } = makeRefreshToken(stored.familyId)
+        const family = stored ?? (await findFamilyNamedBy(trx, body.refreshToken))
+        if (!family) return undefined
+        const verdict = stored ? judgeRefresh(stored, body.clientID, now) : judgePurged(family, body.clientID)
+        if (verdict === 'revoke') await recordFamilyRevoked(trx, family.familyId, now)
+        if (verdict !== 'rotate') return undefined
+        const { refreshToken, row } = makeRefreshToken(family.familyId)
         await recordRotation(trx, tokenHash, now)
         await insertRefreshToken(trx, row)
-        return { accountId: stored.accountId, refreshToken }
+        return { accountId: family.accountId, refreshToken }
       })
       if (!rotated) throw invalidClientCredentials()
       return replyWithTokens(rotated.accountId, rotated.refreshToken)

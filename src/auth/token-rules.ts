@@ -12,22 +12,33 @@ const ROTATION_RACE_MS = 10_000
 /** How far ahead the clock of another process may be. A rotation later than that is one before the clock was set back. */
 const CLOCK_TOLERANCE_MS = 1000
 
-export interface StoredRefreshToken {
+export interface TokenFamily {
   clientId: string
   accountId: string
   familyId: string
+  familyRevokedAt: Date | null
+}
+
+export interface StoredRefreshToken extends TokenFamily {
   expiresAt: Date
   rotatedAt: Date | null
-  familyRevokedAt: Date | null
 }
 
 /** `rotate`: good. `refuse`: 401 and nothing changes. `revoke`: 401, and the whole family ends. */
 export type RefreshVerdict = 'rotate' | 'refuse' | 'revoke'
 
-export function judgeRefresh(stored: StoredRefreshToken | undefined, clientId: string, now: Date): RefreshVerdict {
-  if (!stored || stored.clientId !== clientId || stored.familyRevokedAt) return 'refuse'
+export function judgeRefresh(stored: StoredRefreshToken, clientId: string, now: Date): RefreshVerdict {
+  if (stored.clientId !== clientId || stored.familyRevokedAt) return 'refuse'
   if (stored.rotatedAt) return isRace(now.getTime() - stored.rotatedAt.getTime()) ? 'refuse' : 'revoke'
   return stored.expiresAt > now ? 'rotate' : 'refuse'
+}
+
+/**
+ * A token whose row is purged. That is long after it expired, so nothing is a race; and it was used, or else its family has no
+ * token left and ends with it.
+ */
+export function judgePurged(family: TokenFamily, clientId: string): Exclude<RefreshVerdict, 'rotate'> {
+  return family.clientId !== clientId || family.familyRevokedAt ? 'refuse' : 'revoke'
 }
 
 function isRace(ageMs: number): boolean {

@@ -2,7 +2,7 @@
  * Refresh tokens and their families. A token finds its own account, so the finder has none.
  */
 import type { Knex } from 'knex'
-import type { StoredRefreshToken } from './token-rules.ts'
+import type { StoredRefreshToken, TokenFamily } from './token-rules.ts'
 
 export interface NewRefreshToken {
   tokenHash: Buffer
@@ -39,14 +39,17 @@ export async function claimRefreshToken(
 ): Promise<StoredRefreshToken | undefined> {
   const token = await trx('refresh_tokens').where({ token_hash: tokenHash }).forUpdate().first()
   if (!token) return undefined
-  const family = await trx('refresh_token_families').where({ id: token.family_id }).first()
+  const family = await findTokenFamily(trx, token.family_id)
+  return family && { ...family, expiresAt: token.expires_at, rotatedAt: token.rotated_at }
+}
+
+export async function findTokenFamily(trx: Knex.Transaction, familyId: string): Promise<TokenFamily | undefined> {
+  const family = await trx('refresh_token_families').where({ id: familyId }).first()
   if (!family) return undefined
   return {
     clientId: family.client_id,
     accountId: family.account_id,
     familyId: family.id,
-    expiresAt: token.expires_at,
-    rotatedAt: token.rotated_at,
     familyRevokedAt: family.revoked_at,
   }
 }

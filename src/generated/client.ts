@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Get a new access token
-         * @description Exchanges a refresh token for the next pair of tokens. A refresh token serves once, and no longer after 30 days without use. Using one again more than 10 seconds later revokes all its successors: get a token with the client secret then. Of two requests at once with one token one gets 401, without harm. An `Authorization` header is ignored.
+         * @description Exchanges a refresh token for the next pair of tokens. A refresh token serves once, and no longer after 30 days without use. Using one again more than 10 seconds later, however much later, revokes all its successors: get a token with the client secret then. Of two requests at once with one token one gets 401, without harm. An `Authorization` header is ignored.
          */
         post: operations["refreshToken"];
         delete?: never;

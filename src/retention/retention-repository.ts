@@ -9,6 +9,7 @@ import type { Cutoffs } from './retention-rules.ts'
 export function purgeSteps(cutoffs: Cutoffs): PurgeStep[] {
   return [
     oldest('idempotency_keys', 'created_at', 'created_at < ?', [cutoffs.idempotencyKeys]),
+    // Also used ones of a family that lives: one that comes back later still names its family.
     oldest('refresh_tokens', 'expires_at', 'expires_at < ?', [cutoffs.refreshTokens]),
     {
       name: 'refresh_token_families',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { judgeRefresh, type StoredRefreshToken } from '../../src/auth/token-rules.ts'
+import { judgePurged, judgeRefresh, type StoredRefreshToken } from '../../src/auth/token-rules.ts'
 
 const NOW = new Date('2026-11-20T10:00:00.000Z')
 const before = (ms: number) => new Date(NOW.getTime() - ms)
@@ -18,8 +18,7 @@ test('an unused token of its own client is rotated until the moment it expires',
   expect(judgeRefresh(stored({ expiresAt: NOW }), 'client', NOW)).toBe('refuse')
 })
 
-test('an unknown token, another client’s, and one of a revoked family are refused and harm nothing', () => {
-  expect(judgeRefresh(undefined, 'client', NOW)).toBe('refuse')
+test('another client’s token and one of a revoked family are refused and harm nothing', () => {
   expect(judgeRefresh(stored(), 'other', NOW)).toBe('refuse')
   expect(judgeRefresh(stored({ familyRevokedAt: before(1) }), 'client', NOW)).toBe('refuse')
 })
@@ -43,4 +42,10 @@ test('another client can’t revoke a family with a used token', () => {
 test('a used token revokes the family also after it has expired', () => {
   const reused = stored({ rotatedAt: before(60_000), expiresAt: before(1) })
   expect(judgeRefresh(reused, 'client', NOW)).toBe('revoke')
+})
+
+test('a token whose row is purged revokes its family as a used one does: for its own client, once', () => {
+  expect(judgePurged(stored(), 'client')).toBe('revoke')
+  expect(judgePurged(stored(), 'other')).toBe('refuse')
+  expect(judgePurged(stored({ familyRevokedAt: before(1) }), 'client')).toBe('refuse')
 })

@@ -1,11 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { purgeExpired } from '../../daemon/jobs/purge-expired.ts'
+import { newRefreshToken } from '../../src/auth/refresh-token.ts'
+import { deriveKeys, hashSecret, newSecret } from '../../src/crypto.ts'
 import { newId } from '../../src/ids.ts'
+import { createLogger } from '../../src/logger.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, type TestAccount } from '../support/builders.ts'
 
 const TOKEN = '/client/auth/token'
 const REFRESH = '/client/auth/token/refresh'
 const SECOND = 1000
+const HOUR = 3600 * SECOND
 const DAY = 24 * 3600 * SECOND
 
 let app: TestApp
@@ -28,6 +33,46 @@ async function signIn(): Promise<{ authToken: string; refreshToken: string; expi
 const refresh = (refreshToken: string, clientID = account.clientId) =>
   app.call('POST', REFRESH, { body: { clientID, refreshToken } })
 const use = async (token: string) => (await app.call('GET', '/client/labs', { token })).status
+
+async function purge(): Promise<void> {
+  await app.database.knex('purge_runs').delete()
+  await purgeExpired({
+    database: app.database,
+    clock: app.clock,
+    log: createLogger('daemon', 'silent'),
+    settings: { payloadRetentionDays: 30, logRetentionDays: 90 },
+    stopping: () => false,
+  })()
+}
+const isStored = async (refreshToken: string) =>
+  (await app.database.knex('refresh_tokens').where({ token_hash: hashSecret(refreshToken) })).length > 0
+const familyOf = async (refreshToken: string): Promise<string> =>
+  (
+    await app.database
+      .knex('refresh_tokens')
+      .where({ token_hash: hashSecret(refreshToken) })
+      .first()
+  ).family_id
+
+/** A token that was used, whose row is purged, and the newest one of its family, which lives. */
+async function usedAndPurged(used?: string): Promise<{ used: string; newest: string }> {
+  const first = used ?? (await signIn()).refreshToken
+  app.clock.advance(20 * DAY)
+  const newest = (await refresh(first)).body.refreshToken
+  app.clock.advance(10 * DAY + HOUR + 1)
+  await purge()
+  expect([await isStored(first), await isStored(newest)]).toEqual([false, true])
+  return { used: first, newest }
+}
+
+/** Puts a token in the place of the first one of a new session, as another process may have made it. */
+async function signInWith(make: (familyId: string) => string): Promise<string> {
+  const { refreshToken } = await signIn()
+  const other = make(await familyOf(refreshToken))
+  const row = app.database.knex('refresh_tokens').where({ token_hash: hashSecret(refreshToken) })
+  await row.update({ token_hash: hashSecret(other) })
+  return other
+}
 
 /** Calls meanwhile, and then revokes the account's secret and ends its sessions, as one transaction. */
 async function revokedMeanwhile<T>(calls: () => Promise<T>): Promise<[first: T | 'waits', then: T]> {
@@ -207,5 +252,56 @@ describe('a refresh token', () => {
     const { authToken, refreshToken } = await signIn()
     expect(await use(refreshToken)).toBe(401)
     expect((await refresh(authToken)).status).toBe(401)
+  })
+})
+
+describe('a refresh token that was used, and whose row is purged', () => {
+  test('still revokes everything that came of it, and nothing else', async () => {
+    const { used, newest } = await usedAndPurged()
+    const other = await signIn()
+    const unknown = await refresh(newSecret())
+    const reused = await refresh(used)
+    expect(reused.status).toBe(401)
+    expect(reused.body).toEqual({ ...unknown.body, requestId: reused.body.requestId })
+    expect((await refresh(newest)).status).toBe(401)
+    expect((await refresh(other.refreshToken)).status).toBe(200)
+  })
+
+  test('is 401 in 20 uses at once beside the newest one, which serves once at most', async () => {
+    const { used, newest } = await usedAndPurged()
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => refresh(n === 10 ? newest : used)))
+    expect(answers.filter((_, n) => n !== 10).map(({ status }) => status)).toEqual(Array(19).fill(401))
+    expect([200, 401]).toContain(answers[10]!.status)
+    expect((await refresh(answers[10]!.body.refreshToken ?? newest)).status).toBe(401)
+  })
+
+  test('revokes nothing in the hands of another client, nor changed, nor made up for a known family', async () => {
+    const { used, newest } = await usedAndPurged()
+    const other = await buildAccount(app)
+    expect((await refresh(used, other.clientId)).status).toBe(401)
+    expect((await refresh(used, newId(0))).status).toBe(401)
+    const changed = used.slice(0, -1) + (used.endsWith('A') ? 'B' : 'A')
+    const madeUp = newRefreshToken(deriveKeys(Buffer.alloc(32, 8)), await familyOf(newest))
+    for (const sent of [changed, `${used}=`, `${used}\n`, madeUp]) expect((await refresh(sent)).status).toBe(401)
+    expect((await refresh(newest)).status).toBe(200)
+  })
+
+  test.each([
+    ['made before it named its family', () => newSecret()],
+    ['made under another SECRETS_KEY', (id: string) => newRefreshToken(deriveKeys(Buffer.alloc(32, 8)), id)],
+  ])('and was %s is 401 without harm; until then it serves, once', async (_, make) => {
+    const { used, newest } = await usedAndPurged(await signInWith(make))
+    expect((await refresh(used)).status).toBe(401)
+    expect((await refresh(newest)).status).toBe(200)
+  })
+
+  test('is 401 when its whole family is purged', async () => {
+    const { used, newest } = await usedAndPurged()
+    const familyId = await familyOf(newest)
+    app.clock.advance(20 * DAY + HOUR)
+    await purge()
+    expect(await app.database.knex('refresh_token_families').where({ id: familyId })).toEqual([])
+    expect((await refresh(used)).status).toBe(401)
+    expect((await refresh(newest)).status).toBe(401)
   })
 })
