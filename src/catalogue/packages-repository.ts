@@ -3,6 +3,7 @@ import { isDuplicate } from '../../db/connection.ts'
 import { isIdShaped } from '../ids.ts'
 import { withinPage, type CatalogueFilter } from './catalogue-filters.ts'
 import { renewCatalogueVersion, renewCatalogueVersionOf } from './catalogue-versions-repository.ts'
+import { removedCode } from './removed-code.ts'
 
 export interface Package {
   id: string
@@ -164,7 +165,9 @@ export async function removePackage(
   const row = await trx('packages').where(scope).forUpdate().first()
   if (!row) return undefined
   const [removed] = await withTests(trx, [{ ...toPackage(row), active: false }])
-  await trx('packages').where(scope).update({ active: false, removed_at: now, code: pack.id })
+  await trx('packages')
+    .where(scope)
+    .update({ active: false, removed_at: now, code: removedCode(pack.id) })
   await trx('party_package_prices').where({ package_id: pack.id }).delete()
   await trx('rate_list_prices').where({ account_id: pack.accountId, item_id: pack.id }).delete()
   await renewCatalogueVersion(trx, pack.labId)

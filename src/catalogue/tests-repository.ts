@@ -3,6 +3,7 @@ import { isDuplicate } from '../../db/connection.ts'
 import { isIdShaped } from '../ids.ts'
 import { withinPage, type CatalogueFilter } from './catalogue-filters.ts'
 import { renewCatalogueVersion, renewCatalogueVersionOf } from './catalogue-versions-repository.ts'
+import { removedCode } from './removed-code.ts'
 
 export interface Test {
   id: string
@@ -130,9 +131,8 @@ export async function updateTest(
 }
 
 /**
- * Takes the test out of the catalogue, with its prices. The row stays for what names it; its code, now its own id, and its
- * serviceID are free. The lock comes first: a package that takes the test in at this moment comes before it, and is seen, or
- * after it, and finds no test.
+ * Takes the test out of the catalogue, with its prices. The row stays for what names it; its code and its serviceID are free. The
+ * lock comes first: a package that takes the test in at this moment comes before it, and is seen, or after it, and finds no test.
  * @returns what it was, or the code of a package that contains the test and keeps it from being removed; undefined when another
  *   call has removed it meanwhile
  */
@@ -146,7 +146,9 @@ export async function removeTest(trx: Knex.Transaction, test: Test, now: Date): 
     .whereNull('k.removed_at')
     .first('k.code')
   if (pack) return pack.code
-  await trx('tests').where(scope).update({ active: false, removed_at: now, code: test.id, service_id: null })
+  await trx('tests')
+    .where(scope)
+    .update({ active: false, removed_at: now, code: removedCode(test.id), service_id: null })
   await trx('party_test_prices').where({ test_id: test.id }).delete()
   await trx('rate_list_prices').where({ account_id: test.accountId, item_id: test.id }).delete()
   await renewCatalogueVersion(trx, test.labId)

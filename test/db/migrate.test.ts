@@ -1,11 +1,13 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import type { Knex } from 'knex'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { connectDatabase, type Database } from '../../db/connection.ts'
-import { listMigrationNames } from '../../db/knexfile.ts'
+import { listMigrationNames, MIGRATIONS } from '../../db/knexfile.ts'
 import { migrate, MigrationFault, schemaIsCurrent, serverFault } from '../../db/migrate.ts'
 import { takeMigrationGuard } from '../../db/migration-guard.ts'
+import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { createEmptyDatabase } from '../support/database.ts'
 import { urlOfDatabase } from '../support/test-server.ts'
@@ -138,6 +140,36 @@ describe('migrate', () => {
       /newer than this version \(it has 999_from_the_future\.ts\): start the version/,
     )
     expect(await schemaIsCurrent(database.knex)).toBe(true)
+  })
+
+  test('tests and packages that were removed before stand under no code that can be asked for, and can go back', async () => {
+    await migrate(mysqlUrl, log)
+    const [gone, late, kept] = [newId(1), newId(2), newId(3)]
+    const base = { account_id: newId(0), lab_id: newId(0), name: 'x', created_at: new Date(0) }
+    const codes = async () => [
+      await database.knex('tests').orderBy('id').pluck('code'),
+      await database.knex('packages').orderBy('id').pluck('code'),
+    ]
+    const remove = async (id: string) => {
+      const removed = { ...base, id, code: id, active: false, removed_at: new Date(0) }
+      await database.knex('tests').insert({ ...removed, cost: 1 })
+      await database.knex('packages').insert({ ...removed, total: 1 })
+    }
+    await remove(gone)
+    await database.knex('tests').insert({ ...base, id: kept, code: kept, cost: 1 })
+    await database.knex('packages').insert({ ...base, id: kept, code: kept, total: 1 })
+    const steps: { up(knex: Knex): Promise<void>; down(knex: Knex): Promise<void> }[] = await Promise.all(
+      names.filter((name) => name.endsWith('_removed_code.ts')).map((name) => import(join(MIGRATIONS.directory, name))),
+    )
+    for (const { up } of steps) await up(database.knex)
+    expect(await codes()).toEqual(Array(2).fill([`\0${gone}`, kept]))
+    // By a process from before.
+    await remove(late)
+    for (const { up } of [...steps, ...steps]) await up(database.knex)
+    expect(await codes()).toEqual(Array(2).fill([`\0${gone}`, `\0${late}`, kept]))
+    for (const table of ['tests', 'packages']) await database.knex(table).where({ id: kept }).update({ code: late })
+    for (const { down } of [...steps, ...steps]) await down(database.knex)
+    expect(await codes()).toEqual(Array(2).fill([gone, `\0${late}`, late]))
   })
 
   test('a schema that lacks a migration is not current', async () => {

@@ -136,6 +136,29 @@ describe('tests of a lab', () => {
     expect(items.map(({ name }) => name)).toEqual(['Blood Count'])
   })
 
+  test('are removed also where another one has their id for its code, and nobody can ask for the code of a removed one', async () => {
+    const [gone, kept] = [await buildTest(app, lab, { code: 'A' }), await buildTest(app, lab, { code: 'B' })]
+    const pack = await buildPackage(app, lab, [kept], { code: 'P' })
+    const create = async (code: string) => [
+      (await call('POST', '/tests', { name: 'x', code, cost: 1 })).status,
+      (await call('POST', '/packages', { name: 'x', code, total: 1, tests: [kept.id] })).status,
+    ]
+    expect([await create(gone.id), await create(pack.id)]).toEqual([[201, 201], [201, 201]]) // prettier-ignore
+    expect((await call('DELETE', `/tests/${gone.id}`)).body).toMatchObject({ testId: gone.id, code: 'A' })
+    expect((await call('DELETE', `/packages/${pack.id}`)).body).toMatchObject({ packageId: pack.id, code: 'P' })
+    const removed = await app.database.knex('tests').where({ id: gone.id }).first('code')
+    expect([removed.code, await create(removed.code)]).toEqual([`\0${gone.id}`, [400, 400]])
+  })
+
+  test('leave their id free as a code, also for an import', async () => {
+    const [a, b] = [await buildTest(app, lab), await buildTest(app, lab)]
+    for (const { id } of [a, b]) await call('DELETE', `/tests/${id}`)
+    expect((await call('POST', '/tests', { name: 'x', code: a.id, cost: 1 })).status).toBe(201)
+    const path = `/imports/${(await call('POST', '/imports', { kind: 'tests' })).body.importId}`
+    await call('PUT', `${path}/rows`, { rows: [{ line: 2, cells: { code: b.id, name: 'x', cost: '1' } }] })
+    expect((await call('POST', `${path}/commit`, { rows: 1 })).body).toMatchObject({ state: 'committed', created: 1 })
+  })
+
   test('that a package contains are removed only once it does not, also when both happen at once', async () => {
     const [a, b] = [await buildTest(app, lab), await buildTest(app, lab)]
     const pack = await buildPackage(app, lab, [a, b], { code: 'FBC' })
