@@ -18,7 +18,8 @@ Kinds and their columns (the header names them, in any order; the file is UTF-8)
   rate-list-prices  rateListType, test or package (a code), price
 
 What the lab has already, by code, is changed; everything else is created; nothing is removed. When any line is refused, or with
---dry-run, nothing is changed. Also takes --url and --key-file.
+--dry-run, nothing is changed. A file has at most 25,000 lines, and its packages at most 100,000 tests in all: divide a larger one.
+Also takes --url and --key-file.
 `
 
 const KINDS: Record<string, ImportKind> = {

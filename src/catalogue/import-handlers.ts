@@ -10,12 +10,13 @@ import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { cutPage, invalidCursor, pageOf, type SortKey } from '../paging.ts'
 import { commitRows } from './import-commit-repository.ts'
-import { MAX_IMPORT_ROWS, readRow } from './import-rules.ts'
+import { MAX_IMPORT_CONTENTS, MAX_IMPORT_ROWS, readRow } from './import-rules.ts'
 import { validateRows } from './import-validation-repository.ts'
 import {
   addImportRows,
   claimAbandonedImports,
   claimImport,
+  countContents,
   countLines,
   findImport,
   insertImport,
@@ -76,8 +77,11 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
         const byLine = new Map(body.rows.map((row) => [row.line, readRow(begun.kind, row)]))
         // A call that is repeated replaces its own lines, also those that fill the import.
         const replaced = await countLines(trx, begun.id, [...byLine.keys()])
-        if (begun.rows - replaced + byLine.size > MAX_IMPORT_ROWS) throw tooLarge()
+        if (begun.rows - replaced + byLine.size > MAX_IMPORT_ROWS) throw tooLarge(`${MAX_IMPORT_ROWS} rows`)
         await addImportRows(trx, begun.id, [...byLine.values()], clock.nowMs())
+        if (begun.kind === 'packages' && (await countContents(trx, begun.id)) > MAX_IMPORT_CONTENTS) {
+          throw tooLarge(`${MAX_IMPORT_CONTENTS} tests in all its packages`)
+        }
         await audit.record(trx, lab.accountId, { labID: lab.id, importId: begun.id })
         return getImportOf(trx, lab, begun.id)
       })
@@ -188,8 +192,8 @@ function changedMeanwhile(): DomainError {
   return conflict('the catalogue was changed meanwhile: commit again', 'catalogue_changed')
 }
 
-function tooLarge(): DomainError {
-  return conflict(`an import takes at most ${MAX_IMPORT_ROWS} rows: begin another one for the rest`, 'import_too_large')
+function tooLarge(most: string): DomainError {
+  return conflict(`an import takes at most ${most}: begin another one for the rest`, 'import_too_large')
 }
 
 function toImportRow(row: CatalogueImport) {

@@ -147,6 +147,12 @@ export async function countLines(trx: Knex.Transaction, importId: string, lines:
   return found.length
 }
 
+/** The tests of all its packages. */
+export async function countContents(trx: Knex.Transaction, importId: string): Promise<number> {
+  const row = await trx('catalogue_import_contents').where({ import_id: importId }).count({ contents: '*' }).first()
+  return Number(row!.contents)
+}
+
 async function countRows(knex: Knex, importId: string): Promise<number> {
   const row = await knex('catalogue_import_rows').where({ import_id: importId }).count({ rows: '*' }).first()
   return Number(row!.rows)

@@ -1001,7 +1001,7 @@ export interface paths {
         get?: never;
         /**
          * Add rows to an import
-         * @description Adds up to 100 rows. Sending a line again replaces it, so that a call can be repeated. What is wrong with a row is told by validating.
+         * @description Adds up to 100 rows. Sending a line again replaces it, so that a call can be repeated. What is wrong with a row is told by validating. An import takes at most 25,000 rows, and its packages at most 100,000 tests in all; a call that would bring it above adds nothing.
          */
         put: operations["addImportRows"];
         post?: never;
@@ -7933,7 +7933,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["KeyForbidden"];
             404: components["responses"]["ImportNotFound"];
-            /** @description The import has ended. */
+            /** @description The import has ended, or takes no more. */
             409: {
                 headers: {
                     "X-Request-Id": components["headers"]["XRequestId"];

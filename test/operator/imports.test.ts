@@ -247,6 +247,23 @@ describe('an import', () => {
     expect([further.status, further.body.error.code]).toEqual([409, 'import_too_large'])
   })
 
+  test('of packages takes so many tests in all that it can be committed, its last lines again, and no further one', async () => {
+    const path = await begin('packages')
+    const row = { import_id: path.split('/').at(-1)!, test_code: 'T' }
+    const contents = Array.from({ length: 99_900 }, (_, n) => ({ ...row, line: 2 + Math.floor(n / 100), position: n % 100 })) // prettier-ignore
+    await app.database.knex.batchInsert('catalogue_import_contents', contents, 10_000)
+    const pack = (line: number, tests: number) => {
+      const codes = Array.from({ length: tests }, (_, n) => `T${n}`)
+      return { line, cells: { code: `P${line}`, name: 'x', total: '1', tests: codes.join(';') } }
+    }
+    for (let n = 0; n < 2; n++) expect((await put(path, [pack(1001, 100)])).status).toBe(200)
+    const further = await put(path, [pack(1002, 1)])
+    expect([further.status, further.body.error.code]).toEqual([409, 'import_too_large'])
+    expect(further.body.error.details).toContain('at most 100000 tests in all its packages')
+    expect((await call('GET', path)).body.rows).toBe(1)
+    expect((await put(path, [pack(1001, 99), pack(1002, 1)])).body.rows).toBe(2)
+  })
+
   test('is not committed before all its rows have arrived, nor with more', async () => {
     const path = await send('tests', [CBC])
     const answers = [await commit(path, 2), await commit(path, 1), await commit(path, 3)]
