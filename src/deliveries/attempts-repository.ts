@@ -149,7 +149,7 @@ async function recordAll(
       ...removedStatements(applied.map(({ result }) => result)),
       ...attemptStatements(applied, now),
       ...mailStatements(applied, now),
-      ...endedWarningStatements(changes),
+      ...endedWarningStatements(after, applied),
       ...healthStatements(before, after, now),
       ...laneStatements(after, changes, now),
       // Behind the copies' own rows, which they look for.

@@ -2,7 +2,7 @@
  * What a batch of attempts makes of its webhooks: the mails about them, the record of their failure, and what their lanes read.
  */
 import type { Statement } from '../../db/batch.ts'
-import { ENDING_TIME } from '../events/routing-time.ts'
+import { ENDING_TIME, endingTimeValues } from '../events/routing-time.ts'
 import { newId } from '../ids.ts'
 import { giveUpWarningsStatement, insertMailStatement } from '../mails/mails-repository.ts'
 import type { HealthEffect, WebhookHealth } from '../webhooks/webhook-health.ts'
@@ -27,14 +27,14 @@ export function mailStatements(applied: AppliedResult[], now: Date): Statement[]
   )
 }
 
-/** Behind the mails of the same batch. */
-export function endedWarningStatements(changes: HealthChange[]): Statement[] {
-  const recovered = recoveredOf(changes)
-  return recovered.length > 0 ? [giveUpWarningsStatement(recovered)] : []
+/** Behind the mails of the same batch. A webhook may be failing anew by the end of it, or be auto-deleted, which its warning goes before. */
+export function endedWarningStatements(after: Map<string, LaneRecord>, applied: AppliedResult[]): Statement[] {
+  const recovered = new Set(applied.flatMap(({ result, recovers }) => (recovers ? [result.webhookId] : [])))
+  return [...recovered].flatMap((webhookId) => {
+    const { state, health } = after.get(webhookId)!
+    return state === 'active' ? [giveUpWarningsStatement(webhookId, health.firstFailureAt)] : []
+  })
 }
-
-const recoveredOf = (changes: HealthChange[]) =>
-  changes.filter(({ to }) => to === 'healthy').map(({ webhookId }) => webhookId)
 
 export function healthStatements(
   before: Map<string, LaneRecord>,
@@ -55,7 +55,7 @@ export function healthStatements(
         // The record of its failure stays for the list of deactivated webhooks; reactivation clears it.
         sql: `UPDATE webhooks SET state = 'auto_deleted', epoch = epoch + 1, inactive_from = ${ENDING_TIME},
               deactivated_at = ?, updated_at = ? WHERE id = ?`,
-        values: [webhookId, now, now, webhookId],
+        values: [...endingTimeValues(webhookId, now), now, now, webhookId],
       },
       { sql: 'DELETE FROM webhook_party_guards WHERE webhook_id = ?', values: [webhookId] },
     )
@@ -65,7 +65,7 @@ export function healthStatements(
 
 export function laneStatements(after: Map<string, LaneRecord>, changes: HealthChange[], now: Date): Statement[] {
   const eagerUntil = new Date(now.getTime() + EAGER_DAYS * 86_400_000)
-  const recovered = recoveredOf(changes)
+  const recovered = changes.filter(({ to }) => to === 'healthy').map(({ webhookId }) => webhookId)
   const failing = [...after.values()]
     .filter(({ health }) => health.firstFailureAt !== null)
     .map(({ webhookId }) => webhookId)

@@ -106,12 +106,15 @@ export async function holdMail(knex: Knex, mail: Mail, nextTryAt: Date): Promise
     .update({ due_at: nextTryAt })
 }
 
-/** These webhooks have answered with a 2xx: what their warnings say is over, and those that wait are sent to nobody. */
-export function giveUpWarningsStatement(webhookIds: string[]): Statement {
+/**
+ * The webhook has answered with a 2xx: what its warnings say is over, and those that wait are sent to nobody.
+ * @param failingSince it has been failing anew since then, and may have been warned of
+ */
+export function giveUpWarningsStatement(webhookId: string, failingSince: Date | null): Statement {
   return {
     sql: `UPDATE mails FORCE INDEX (mails_webhook) SET due_at = NULL
-          WHERE webhook_id IN (?) AND kind = 'warning' AND due_at IS NOT NULL`,
-    values: [webhookIds],
+          WHERE webhook_id = ? AND kind = 'warning' AND due_at IS NOT NULL AND NOT failing_since <=> ?`,
+    values: [webhookId, failingSince],
   }
 }
 

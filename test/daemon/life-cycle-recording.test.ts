@@ -118,6 +118,23 @@ test('one batch that brings the last failure and a success after it ends deleted
   expect(await kindsOfMails()).toEqual(['warning', 'deletion'])
 })
 
+test('a warning goes to nobody after a 2xx, also where a failure followed in the same batch; that of the new period stays', async () => {
+  const waiting = () => knex()('mails').whereNotNull('due_at').pluck('kind')
+  const [warns, success, failure] = [await attemptOf(500), await attemptOf(204), await attemptOf(503)]
+  await knex()('webhooks')
+    .where({ id: webhookId })
+    .update({ first_failure_at: new Date(world.clock.nowMs() - DAY_MS / 2 - 1000) })
+  await record(warns, success, failure)
+  expect(await row()).toMatchObject({ state: 'active', failed_attempts: 1, warned_at: null })
+  expect(await kindsOfMails()).toEqual(['warning'])
+  expect(await waiting()).toEqual([])
+  const old = new Date(world.clock.nowMs() - DAY_MS / 2)
+  const [first, second, third] = [await attemptOf(204), await attemptOf(500), await attemptOf(500)]
+  await record(first, { ...second, startedAt: old }, third)
+  expect(await row()).toMatchObject({ state: 'active', failed_attempts: 2, warned_at: expect.any(Date) })
+  expect(await waiting()).toEqual(['warning'])
+})
+
 test('a warning that was not sent by the time of a 2xx goes to nobody; one of another webhook, and a deletion, wait on', async () => {
   const other = (await world.webhook({ endpoint: 'https://b.example.com/hooks' })).id
   const mail = (webhook: string, kind: string) => ({
