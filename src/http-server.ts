@@ -59,6 +59,10 @@ export function createHttpServer(
   bodyTimeoutMs = BODY_TIMEOUT_MS,
   stalledTimeoutMs = STALLED_TIMEOUT_MS,
 ): Server {
+  const answer: RequestListener = (req, res) => {
+    endUpgrade(req, res)
+    listener(req, res)
+  }
   const server = createServer(
     {
       headersTimeout: HEADERS_TIMEOUT_MS,
@@ -69,15 +73,13 @@ export function createHttpServer(
       // Node would answer these two by itself, without a body.
       requireHostHeader: false,
     },
-    listener,
+    answer,
   )
   // Where Node's other limits end: a client that does not read would hold its answers, and the connection, for ever.
   server.setTimeout(stalledTimeoutMs)
   trackConnections(server)
   server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
-  // Before it may be answered.
-  server.prependListener('request', endUpgrade)
-  server.on('checkExpectation', listener)
+  server.on('checkExpectation', answer)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
     else refuse(socket, error.code)
@@ -91,8 +93,9 @@ export function createHttpServer(
 }
 
 /** An upgrade is not taken, and Node has lost what stood behind it: a request there would be waited for by its client alone. */
-function endUpgrade(req: IncomingMessage, res: ServerResponse): void {
-  if (req.headers.upgrade !== undefined) res.setHeader('Connection', 'close')
+function endUpgrade({ headers }: IncomingMessage, res: ServerResponse): void {
+  const isUpgrade = headers.upgrade !== undefined && /(^|,)[ \t]*upgrade[ \t]*(,|$)/i.test(headers.connection ?? '')
+  if (isUpgrade) res.setHeader('Connection', 'close')
 }
 
 /** Answers what never becomes a request, and closes its connection. */
