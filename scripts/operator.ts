@@ -6,6 +6,7 @@ import { readOperations, type ApiOperation } from './operator/api-operations.ts'
 import { callOperation, commandOf, operationHelp } from './operator/call-operation.ts'
 import { CommandFault, Refusal, UsageFault } from './operator/command-faults.ts'
 import { importCatalogue, IMPORT_HELP } from './operator/import-catalogue.ts'
+import { oneLine } from './operator/print-answer.ts'
 import { loadEnvFile } from '../src/config.ts'
 
 const HELP = `Usage: node scripts/operator.ts <command> [--option value …]
@@ -57,6 +58,8 @@ function print(text: string): void {
 
 /** Sets the exit code instead of exiting: what was written to a pipe still goes out. */
 main(process.argv.slice(2)).catch((error) => {
-  process.stderr.write(`operator: ${error instanceof CommandFault ? error.message : error.stack}\n`)
+  process.stderr.write(
+    `operator: ${error instanceof CommandFault ? error.message.split('\n').map(oneLine).join('\n') : error.stack}\n`,
+  )
   process.exitCode = error instanceof UsageFault ? 2 : error instanceof Refusal ? 1 : 3
 })

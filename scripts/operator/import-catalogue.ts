@@ -8,6 +8,7 @@ import { formatOf } from './call-operation.ts'
 import { readCatalogueFile, type ImportKind, type ImportRow, type RefusedLine } from './catalogue-file.ts'
 import { Refusal, UsageFault } from './command-faults.ts'
 import { createOperatorClient, type OperatorClient } from './operator-client.ts'
+import { oneLine, toJson } from './print-answer.ts'
 
 export const IMPORT_HELP = `Usage: node scripts/operator.ts import <kind> <file.csv> --lab LABID [--dry-run] [--delimiter ';'] [--output json]
 
@@ -162,8 +163,8 @@ async function listRefusals(client: OperatorClient, path: string): Promise<Refus
 /** @throws always, once every refused line has been told */
 function refuse(refused: RefusedLine[], total: number, output: 'json' | 'table'): never {
   const byLine = refused.sort((a, b) => a.line - b.line)
-  const lines = byLine.map(({ line, fault }) => `line ${line}: ${fault}\n`).join('')
-  process.stdout.write(output === 'json' ? `${JSON.stringify({ refused: byLine }, null, 2)}\n` : lines)
+  const lines = byLine.map(({ line, fault }) => `line ${line}: ${oneLine(fault)}\n`).join('')
+  process.stdout.write(output === 'json' ? toJson({ refused: byLine }) : lines)
   throw new Refusal(`${refused.length} of ${total} lines are refused, nothing was changed`)
 }
 

@@ -3,15 +3,15 @@
  */
 const LONGEST_CELL = 60
 
-/** What a terminal would follow, or write in another direction. Those below U+0020 JSON escapes by itself. */
-const CONTROLS = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
+/** What a terminal would follow, or write in another direction; JSON escapes those below U+0020 by itself. */
+const CONTROLS = /[\u007f-\u009f\u2028\u2029\p{Bidi_Control}]/gu
 
 export function printAnswer(answer: Record<string, unknown>, format: 'json' | 'table'): void {
   process.stdout.write(format === 'json' ? toJson(answer) : toTable(answer))
 }
 
 /** With every character that a terminal would follow escaped: it is the same JSON. */
-export function toJson(answer: Record<string, unknown>): string {
+export function toJson(answer: object): string {
   const escaped = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
   return `${JSON.stringify(answer, null, 2).replace(CONTROLS, escaped)}\n`
 }
@@ -42,10 +42,13 @@ function isListOfRows(entry: [name: string, value: unknown]): entry is [name: st
 
 function toCell(value: unknown): string {
   if (value === undefined || value === null) return ''
-  const text = (typeof value === 'string' ? value : JSON.stringify(value))
-    .replace(CONTROLS, ' ')
-    .replace(/[\u0000-\u001f]/g, ' ')
+  const text = oneLine(typeof value === 'string' ? value : JSON.stringify(value))
   return text.length > LONGEST_CELL ? `${text.slice(0, LONGEST_CELL - 1)}…` : text
+}
+
+/** What others have written, as a part of a line. */
+export function oneLine(text: string): string {
+  return text.replace(CONTROLS, ' ').replace(/[\u0000-\u001f]/g, ' ')
 }
 
 function toLines(rows: string[][]): string {

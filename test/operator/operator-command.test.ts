@@ -121,7 +121,7 @@ describe('an operation of the contract is a command', () => {
   })
 
   test('that shows no character which a terminal would follow', () => {
-    const answer = { name: 'B\u009b31m\u202eA\u007f\u2066\u001b[31m\u2028é' }
+    const answer = { name: 'B\u009b31m\u202eA\u007f\u2066\u061c\u001b[31m\u2028é' }
     expect(JSON.parse(toJson(answer))).toEqual(answer)
     for (const shown of [toJson(answer), toTable(answer)]) {
       expect(shown).toMatch(/^[\n\x20-\x7eé]+$/)
