@@ -27,29 +27,42 @@ function timeAfter(noted: (column: string) => string): string {
   return `GREATEST(UTC_TIMESTAMP(6), ${times.join(', ')})`
 }
 
-/** Later than all that was noted for a webhook of the lab. */
-const afterNoted = (lab: string) => `${routingTime(lab)} + INTERVAL 1 MICROSECOND`
+/** What is given before it is recorded, by a clock that is followed once a second, may be so much older than its event. */
+const ID_BEFORE_MS = 10_000
+
+/** Ids behind it are of events that were recorded before a clock was set back, or a moment ago. */
+const lastIdBefore = (nowMs: number) => firstIdOf(Math.max(0, nowMs - ID_BEFORE_MS))
 
 /**
- * From when on a webhook gets its lab's events: later than all that was recorded before. That is also what waits for its fan-out since
- * before the clock was set back: its id is of a time that has not come again.
- * @returns as text: a date of this process has no microseconds. Not read within a change, which would lock what it reads
+ * Later than all that was noted for a webhook of the lab, and than all that was recorded, which is told by the ids of a time that has
+ * not come again. Beside the lab, which it names three times, it takes `lastIdBefore` as its last value.
+ */
+function afterAll(lab: string): string {
+  const ahead = `SELECT MAX(e.recorded_at) FROM events e FORCE INDEX (events_lab) WHERE e.lab_id = ${lab} AND e.id > ?`
+  return `GREATEST(${routingTime(lab)}, COALESCE((${ahead}), UTC_TIMESTAMP(6))) + INTERVAL 1 MICROSECOND`
+}
+
+/**
+ * From when on a webhook gets its lab's events: later than all that was recorded before. Not within a change, which would lock what
+ * it reads.
+ * @returns as text: a date of this process has no microseconds
  */
 export async function readBeginning(trx: Knex.Transaction, labId: string): Promise<string> {
   const [[{ seconds }]] = await trx.raw('SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(3)) AS seconds')
-  const ahead = 'SELECT MAX(e.recorded_at) FROM events e FORCE INDEX (events_lab) WHERE e.lab_id = ? AND e.id > ?'
-  const [[{ at }]] = await trx.raw(
-    `SELECT CAST(GREATEST(${afterNoted('?')},
-       COALESCE((${ahead}), UTC_TIMESTAMP(6)) + INTERVAL 1 MICROSECOND) AS CHAR) AS at`,
-    [labId, labId, labId, firstIdOf(Math.round(Number(seconds) * 1000))],
-  )
+  const before = lastIdBefore(Math.round(Number(seconds) * 1000))
+  const [[{ at }]] = await trx.raw(`SELECT CAST(${afterAll('?')} AS CHAR) AS at`, [labId, labId, labId, before])
   return at
 }
 
 /**
- * When the webhook whose id is bound here ends, in an update of its row: later than all that was recorded before, so that what it
- * got until then counts as its own also where the clock is behind what was noted. The derived table lets the update read its
- * own table, without locks; its LIMIT keeps the server from merging it.
+ * When a webhook ends, in an update of its row: later than all that was recorded before, so that what it got until then counts as its
+ * own also where the clock is behind. The derived table lets the update read its own table, without locks; its LIMIT keeps the
+ * server from merging it.
  */
 export const ENDING_TIME = `(SELECT ended.at
-  FROM (SELECT ${afterNoted('x.lab_id')} AS at FROM webhooks x WHERE x.id = ? LIMIT 1) ended)`
+  FROM (SELECT ${afterAll('x.lab_id')} AS at FROM webhooks x WHERE x.id = ? LIMIT 1) ended)`
+
+/** The values that `ENDING_TIME` takes. @param now the database's UTC time */
+export function endingTimeValues(webhookId: string, now: Date): string[] {
+  return [lastIdBefore(now.getTime()), webhookId]
+}

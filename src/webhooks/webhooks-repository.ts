@@ -5,7 +5,7 @@ import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import type { EventType } from '../events/event-types.ts'
 import { isMessageIn } from '../events/message-payloads.ts'
-import { ENDING_TIME, readBeginning } from '../events/routing-time.ts'
+import { ENDING_TIME, endingTimeValues, readBeginning } from '../events/routing-time.ts'
 import { makeLaneDue } from '../deliveries/lanes-repository.ts'
 import { isIdShaped } from '../ids.ts'
 import type { Overlap, WebhookScope } from './webhook-rules.ts'
@@ -203,7 +203,7 @@ export async function recordDeletion(trx: Knex.Transaction, webhookId: string, n
     .update({
       state: 'deleted',
       epoch: trx.raw('epoch + 1'),
-      inactive_from: trx.raw(`COALESCE(inactive_from, ${ENDING_TIME})`, [webhookId]),
+      inactive_from: trx.raw(`COALESCE(inactive_from, ${ENDING_TIME})`, endingTimeValues(webhookId, now)),
       updated_at: now,
     })
   await makeLaneDue(trx, webhookId, now)

@@ -100,6 +100,23 @@ describe('by a clock that is behind what was noted for a webhook', () => {
     expect(await world.copiesOf(after.id)).toHaveLength(2)
   })
 
+  test('so does one whose id was given before its request had waited, and what a webhook got before its end is its own', async () => {
+    const { knex } = db.database
+    const labId = newId(137)
+    const webhook = await world.webhook({ endpoint, labId })
+    const early = { ...eventOf(labId), id: newId(world.clock.nowMs() - 1500) }
+    await record([early])
+    await knex('events')
+      .where({ id: early.id })
+      .update({ recorded_at: ahead(2) })
+    await db.database.transaction((trx) => recordDeletion(trx, webhook.id, world.clock.now()))
+    await world.webhook({ endpoint, labId })
+    await world.route()
+    // To be discarded, and none to the other one.
+    const { epoch } = await knex('webhooks').where({ id: webhook.id }).first('epoch')
+    expect(await world.copiesOf(early.id)).toEqual([{ webhook_id: webhook.id, epoch: epoch - 1 }])
+  })
+
   test('a webhook that is deleted got what was recorded before, and gets nothing of what comes', async () => {
     const { knex } = db.database
     const labId = newId(129)
