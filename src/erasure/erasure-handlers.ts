@@ -118,15 +118,9 @@ async function findSubject(
   if (patientId === null) return subject
   const patient = await findPatient(knex, accountId, patientId)
   if (patient) {
-    const { contact, name } = subject
-    // Their own name narrows their own contact, and nothing that was sent.
-    const isNameOfPatient = name === null && contact === null
-    return {
-      ...subject,
-      contact: contact ?? patient.contact,
-      name: isNameOfPatient ? comparableName(patient.name) : name,
-      isNameOfPatient,
-    }
+    // Their own name narrows their own contact, and nothing that was sent; nor does a name that was sent narrow what was not.
+    if (subject.contact === null) return { ...subject, contact: patient.contact, name: comparableName(patient.name) }
+    return subject
   }
   const isErased = isIdShaped(patientId) && (await listErasedRecords(knex, accountId, [patientId])).has(patientId)
   if (!isErased) throw unknownId('patient', patientId, 'patientId')

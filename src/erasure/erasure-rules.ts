@@ -25,10 +25,10 @@ export interface Person {
 export interface ErasureSubject {
   contact: string | null
   email: string | null
-  /** As `comparableName` makes it. Null: whoever has the contact or the e-mail. */
+  /** As `comparableName` makes it. Null: whoever has the contact. */
   name: string | null
-  /** It is that of the patient who was named, sent by nobody: it narrows the contact alone. */
-  isNameOfPatient?: boolean
+  /** The same for the e-mail. Undefined in those that were ordered before there were two. */
+  emailName?: string | null
   patientId: string | null
   leadIds: string[]
   preBookingIds: string[]
@@ -90,7 +90,7 @@ export function subjectOf(body: ErasureRequest): ErasureSubject {
     contact: body.contact ?? null,
     email: comparableEmail(body.email) || null,
     name: comparableName(body.name) || null,
-    isNameOfPatient: false,
+    emailName: comparableName(body.name) || null,
     patientId: body.patientId ?? null,
     leadIds: body.leadIds ?? [],
     preBookingIds: body.preBookingIds ?? [],
@@ -113,7 +113,7 @@ function invalidField(field: string, fault: string): DomainError {
 }
 
 /** Of what has the contact. A family shares it: with a name only that person's records. */
-export function isOfSubject({ name }: ErasureSubject, nameOfRecord: string): boolean {
+export function isOfSubject({ name }: Pick<ErasureSubject, 'name'>, nameOfRecord: string): boolean {
   // That of an erasure which an earlier version began was made comparable in another way.
   return name === null || comparableName(nameOfRecord) === comparableName(name)
 }
@@ -121,7 +121,8 @@ export function isOfSubject({ name }: ErasureSubject, nameOfRecord: string): boo
 /** The same of what may have the e-mail. */
 export function hasEmailOf(subject: ErasureSubject, email: string | null, nameOfRecord: string): boolean {
   if (email === null || comparableEmail(email) !== subject.email) return false
-  return subject.isNameOfPatient === true || isOfSubject(subject, nameOfRecord)
+  const { name, emailName = name } = subject
+  return isOfSubject({ name: emailName }, nameOfRecord)
 }
 
 function comparableEmail(email: string | undefined): string {

@@ -15,8 +15,8 @@ export interface LoginOwner {
 }
 
 /**
- * Ends every session and code of the contact, and takes the number. The row stays with its keyed hash, for the limits of the day
- * and the lock, and is purged with them.
+ * Ends every session, code and lock of the contact, and takes the number. The row stays with its keyed hash, for the limits of
+ * the day, and is purged with them.
  * @returns logins: 1 where there was one; textMessages: those with its code that had not gone out
  */
 export async function eraseLogin(
@@ -34,7 +34,7 @@ export async function eraseLogin(
     .update({
       login_epoch: trx.raw('login_epoch + 1'),
       code_id: null,
-      ...(isShared ? {} : { contact_sealed: Buffer.alloc(0) }),
+      ...(isShared ? {} : { contact_sealed: Buffer.alloc(0), failures_in_row: 0, locked_until: null }),
     })
   const textMessages = known.codeId === null ? 0 : await giveUpSms(trx, known.codeId)
   return { logins: 1, textMessages }

@@ -175,3 +175,27 @@ test('a text message with a code of a contact that two share does not go out onc
   await app.smsSender.sendDue()
   expect(app.sms.taken.filter(({ to }) => to === contact)).toHaveLength(1)
 })
+
+test('a name that is sent beside a patient’s id narrows the e-mail, not their contact', async () => {
+  const { staff } = own
+  const contact = newContact()
+  const email = `${contact}@example.in`
+  const { patientId } = done(await staff.post('/patients', { contact, name: 'Asha Rao' }))
+  const lead = (name: object, of: string) =>
+    staff.createEntry({ ...name, contact: of, email, unmappedTests: [{ name: 'one' }] })
+  const asha = await staff.createEntry({
+    first_name: 'Asha',
+    last_name: 'Rao',
+    contact,
+    unmappedTests: [{ name: 'one' }],
+  })
+  // A day later, so that the e-mail is free.
+  const ravi = await lead({ first_name: 'Ravi', last_name: '' }, newContact())
+  own.app.clock.advance(2 * 86_400_000)
+  const mira = await lead({ first_name: 'Mira', last_name: '' }, newContact())
+  const { erased } = done(await own.order({ patientId, email, name: 'ravi' }))
+  expect(erased).toMatchObject({ patients: 1, entries: 2 })
+  const rows = await own.app.database.knex('entries').whereIn('id', [asha, ravi, mira]).select('id', 'first_name')
+  const nameOfRow = new Map(rows.map(({ id, first_name: name }) => [id, name]))
+  expect([asha, ravi, mira].map((id) => nameOfRow.get(id))).toEqual(['Erased', 'Erased', 'Mira'])
+})

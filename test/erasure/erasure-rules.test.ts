@@ -35,7 +35,9 @@ test('a name or an e-mail that is blank is refused: it would stand for everybody
 test('a name that was sent narrows the e-mail too; that of a patient who was named does not', () => {
   const sent = subjectOf({ contact: '9000000001', email: 'a@example.in', name: 'Asha Kulkarni' })
   expect(hasEmailOf(sent, ' A@example.in', 'Asha K')).toBe(false)
-  expect(hasEmailOf({ ...sent, isNameOfPatient: true }, ' A@example.in', 'Asha K')).toBe(true)
+  expect(hasEmailOf({ ...sent, emailName: null }, ' A@example.in', 'Asha K')).toBe(true)
+  // As an earlier version has kept it.
+  expect(hasEmailOf({ ...sent, emailName: undefined }, 'a@example.in', 'Asha K')).toBe(false)
   for (const email of [null, '', 'b@example.in']) expect(hasEmailOf(sent, email, 'Asha Kulkarni')).toBe(false)
 })
 
