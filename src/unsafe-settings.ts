@@ -7,7 +7,7 @@ const FEWEST_DIFFERENT_BYTES = 12
 /** They stand in the README, to be replaced. */
 const EXAMPLE_PASSWORDS = new Set(['a-password', 'migrate-password', 'api-password', 'daemon-password', 'password'])
 const URLS = ['MYSQL_URL', 'MYSQL_MIGRATE_URL', 'MYSQL_DAEMON_URL', 'SMTP_URL', 'MONGODB_URL']
-const DEBUGGER = /(^|\s)--(inspect|debug)(-\w+)*(=|\s|$)/
+const DEBUGGER = /(^|\s)--(inspect|debug)(-brk|-wait)?(=|\s|$)/
 
 /**
  * @param debuggerUrl where one listens, however it was asked to

@@ -204,7 +204,7 @@ test.each([
   '"--inspect=127.0.0.1:9999"',
   '--inspect_brk=9999',
   ' --inspect_wait',
-  '--title=x --debug-port=1',
+  '--title=x --inspect',
 ])('NODE_OPTIONS %j opens a debugger', (options) => {
   const key = Buffer.from(RANDOM_KEY, 'base64')
   const open = [expect.stringContaining('the debugger is open')]
