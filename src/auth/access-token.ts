@@ -7,7 +7,7 @@ import { jwtVerify, SignJWT } from 'jose'
 import type { Clock } from '../clock.ts'
 import type { Keys } from '../crypto.ts'
 import { isIdShaped, newId } from '../ids.ts'
-import { isCanonicalToken } from './token-rules.ts'
+import { isBareHeader, isCanonicalToken } from './token-rules.ts'
 
 const ALGORITHM = 'HS256'
 const HMAC = { name: 'HMAC', hash: 'SHA-256' }
@@ -42,7 +42,7 @@ export function createAccessTokens(keys: Keys, clock: Clock, ttlSeconds: number)
 
   async function check(token: string): Promise<Verified | undefined> {
     try {
-      const { payload } = await jwtVerify(token, key, {
+      const { payload, protectedHeader } = await jwtVerify(token, key, {
         algorithms: [ALGORITHM],
         issuer: ISSUER,
         audience: AUDIENCE,
@@ -51,6 +51,7 @@ export function createAccessTokens(keys: Keys, clock: Clock, ttlSeconds: number)
         clockTolerance: SKEW_SECONDS,
         currentDate: clock.now(),
       })
+      if (!isBareHeader(protectedHeader)) return undefined
       // jose says that the claims are there, not that this one is a string.
       const accountId: unknown = payload.sub
       if (typeof accountId !== 'string' || !isIdShaped(accountId)) return undefined

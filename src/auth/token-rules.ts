@@ -53,3 +53,11 @@ export function isCanonicalToken(token: string): boolean {
   const parts = token.split('.')
   return parts.length === 3 && parts.every((part) => Buffer.from(part, 'base64url').toString('base64url') === part)
 }
+
+/**
+ * Whether a verified token's header has nothing besides what was verified of it. A key that a token brings or names means nothing here;
+ * jose passes it over.
+ */
+export function isBareHeader(header: object): boolean {
+  return Object.keys(header).every((member) => member === 'alg' || member === 'typ')
+}

@@ -3,7 +3,7 @@
  * in for the other. It names the contact by its hash only.
  */
 import { jwtVerify, SignJWT } from 'jose'
-import { isCanonicalToken } from '../auth/token-rules.ts'
+import { isBareHeader, isCanonicalToken } from '../auth/token-rules.ts'
 import type { Clock } from '../clock.ts'
 import type { Keys } from '../crypto.ts'
 import { unauthorized, type DomainError } from '../errors.ts'
@@ -46,7 +46,7 @@ export function createPatientTokens(keys: Keys, clock: Clock): PatientTokens {
     async verify(token) {
       if (!isCanonicalToken(token)) return undefined
       try {
-        const { payload } = await jwtVerify(token, keys.patientToken, {
+        const { payload, protectedHeader } = await jwtVerify(token, keys.patientToken, {
           algorithms: [ALGORITHM],
           issuer: ISSUER,
           audience: AUDIENCE,
@@ -54,6 +54,7 @@ export function createPatientTokens(keys: Keys, clock: Clock): PatientTokens {
           requiredClaims: ['sub', 'jti', 'iat', 'exp', 'contact', 'epoch'],
           currentDate: clock.now(),
         })
+        if (!isBareHeader(protectedHeader)) return undefined
         const { sub, contact, epoch } = payload
         if (typeof sub !== 'string' || typeof contact !== 'string' || typeof epoch !== 'number') return undefined
         return { accountId: sub, contactHash: Buffer.from(contact, 'base64url'), loginEpoch: epoch }

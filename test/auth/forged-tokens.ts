@@ -155,6 +155,9 @@ export class Forger {
         (kid): Forgery => [`kid ${JSON.stringify(kid)} and an empty key`, this.sign({ ...header, kid }, claims, Buffer.alloc(0))],
       ),
       ['jwk', this.sign({ ...header, jwk: oct }, claims, zeros)],
+      ...Object.entries({ kid: '1', jwk: oct, jku: elsewhere, cty: 'JWT' }).map(
+        ([member, value]): Forgery => [`${member} under the right key`, this.sign({ ...header, [member]: value }, claims)],
+      ),
       ['jku', this.sign({ ...header, jku: elsewhere }, claims, zeros)],
       ['x5u', this.sign({ ...header, x5u: elsewhere }, claims, zeros)],
       ['x5c', this.sign({ ...header, x5c: ['AAAA'] }, claims, zeros)],
