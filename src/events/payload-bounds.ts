@@ -1,7 +1,7 @@
 /**
  * Keeps every event's body within 20 KB, whatever was sent (decisions 3): names are cut at 100 characters; then the record's copy of
- * the integrator's own id, and lists get shorter and say how many there are; a message's text is cut last of the texts, and with it
- * the body's integrator's id, because events are matched by it. Pure.
+ * the integrator's own id, and lists get shorter and say how many there are; a message's text is cut last of the texts, and behind
+ * it the body's integrator's id, because events are matched by it. Pure.
  */
 const MAX_BYTES = 20_000
 const NAME_CHARACTERS = 100
@@ -16,6 +16,8 @@ const STEPS: Limits[] = [
     idCharacters: 4096,
     copiedIdCharacters: 100,
   })),
+  // An id of 4,096 characters that take three bytes each still stands whole beside such a text.
+  { items: 0, valueCharacters: 0, textCharacters: 1000, idCharacters: 4096, copiedIdCharacters: 100 },
   { items: 0, valueCharacters: 0, textCharacters: 1000, idCharacters: 1000, copiedIdCharacters: 100 },
 ]
 

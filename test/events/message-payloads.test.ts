@@ -83,6 +83,15 @@ test('a long text stays whole while shorter variables make room for it', () => {
   expect(data.message.variables.text).toHaveLength(500)
 })
 
+test('the integrator’s id stays whole while a text of the same length makes room for it', () => {
+  const text = '\u0939'.repeat(4096)
+  const whole = message({ text })
+  whole.subject.integratorId = text
+  const { integratorID, data } = bodyOf(whole)
+  expect(integratorID).toBe(text)
+  expect([data.truncated, data.message.text.length]).toEqual([true, 1000])
+})
+
 test('a message never has more than 20 KB and always fits its schema, whatever was sent', () => {
   const text = (maxLength: number) =>
     fc.oneof(
