@@ -26,6 +26,7 @@ import {
   type RequestIdempotency,
 } from './idempotency/idempotency.ts'
 import type { StoredFile } from './reports/report-store.ts'
+import type { JsonSchema } from './known-fields.ts'
 import { readJsonBody, readOptionalJsonBody, RefusedBody, requireMediaType, type JsonObject } from './request-body.ts'
 import { queryOf } from './request-query.ts'
 import type { Reply } from './reply.ts'
@@ -88,6 +89,12 @@ export interface ContractOptions {
 }
 
 const PDF = 'application/pdf'
+const JSON_TYPE = 'application/json'
+
+interface RequestBodyOf {
+  required?: boolean
+  content?: Record<string, { schema?: JsonSchema }>
+}
 
 /** One request on its way through openapi-backend. */
 interface Incoming {
@@ -291,14 +298,15 @@ async function readBody(
   receiveFile: ContractOptions['receiveFile'],
 ): Promise<void> {
   const { req, request } = incoming
-  const requestBody = operation.requestBody as { required?: boolean; content?: object } | undefined
+  const requestBody = operation.requestBody as RequestBodyOf | undefined
+  const schema = requestBody?.content?.[JSON_TYPE]?.schema
   if (!requestBody) {
     // What is not asked for is ignored, within the limits; of a GET nobody reads it.
-    if (operation.method !== 'get') await readOptionalJsonBody(req)
+    if (operation.method !== 'get') await readOptionalJsonBody(req, schema)
     return
   }
   if (!requestBody.required) {
-    const body = await readOptionalJsonBody(req)
+    const body = await readOptionalJsonBody(req, schema)
     if (body) request.body = body
     return
   }
@@ -306,7 +314,7 @@ async function readBody(
     requireMediaType(req, PDF)
     incoming.file = await receiveFile(req)
   } else {
-    request.body = await readJsonBody(req)
+    request.body = await readJsonBody(req, schema)
   }
 }
 

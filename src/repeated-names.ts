@@ -13,9 +13,13 @@ const CLOSE_OBJECT = 0x7d
 /**
  * One pass, without recursion: the text may be nested without end.
  * @param json that `JSON.parse` has taken
+ * @param matters whether it does there
  * @returns where it stands for the second time, from the outermost name or place in a list on
  */
-export function findRepeatedName(json: string): (string | number)[] | undefined {
+export function findRepeatedName(
+  json: string,
+  matters: (path: readonly (string | number)[]) => boolean = () => true,
+): (string | number)[] | undefined {
   /** What is open around here: the names that an object has so far; undefined for an array. */
   const open: (Set<string> | undefined)[] = []
   /** Of each of these the name or the place that is being read. */
@@ -29,7 +33,7 @@ export function findRepeatedName(json: string): (string | number)[] | undefined 
           const name = readString(json.slice(at, end + 1))
           const names = open.at(-1)!
           path[path.length - 1] = name
-          if (names.has(name)) return path
+          if (names.has(name) && matters(path)) return path
           names.add(name)
           isNameNext = false
         }

@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { badRequest, clipped, DomainError } from './errors.ts'
+import { isKnownPlace, type BodyPath, type JsonSchema } from './known-fields.ts'
 import { findRepeatedName } from './repeated-names.ts'
 
 const MAX_BYTES = 256 * 1024
@@ -12,7 +13,7 @@ const MAX_ITEMS = 100
 const MAX_CHARACTERS = 4096
 
 /** Fields whose names and values the caller chooses: what is in them is kept or refused, never ignored. */
-const NAMED_BY_CALLER = ['customFields', 'variables']
+const NAMED_BY_CALLER: (string | number)[] = ['customFields', 'variables']
 
 /** Parameters say nothing of JSON (RFC 8259 11), but for a charset that is neither its own nor a part of that. */
 const JSON_TYPE = /^application\/json[ \t]*(;[^,]*)?$/i
@@ -23,26 +24,33 @@ const QUOTED = /"(?:[^"\\]|\\[^])*("?)/g
 
 export type JsonObject = Record<string, unknown>
 
+/** Whether the operation's schema says something of a place in its body. */
+type IsKnown = (path: BodyPath) => boolean
+
 /**
+ * @param schema of the operation's body; undefined: it has none, and what comes is ignored
  * @throws 415 for another content type, 413 for too many bytes, 400 for what is no JSON object or breaks a limit
  */
-export async function readJsonBody(request: IncomingMessage): Promise<JsonObject> {
+export async function readJsonBody(request: IncomingMessage, schema: JsonSchema | undefined): Promise<JsonObject> {
   requireJson(request)
-  return parseBody(await readBytes(request))
+  return parseBody(await readBytes(request), schema)
 }
 
 /**
  * The same where a body need not be. One that comes in chunks is none when the first of them is the last.
  * @returns undefined where there is none, whatever its type is said to be
  */
-export async function readOptionalJsonBody(request: IncomingMessage): Promise<JsonObject | undefined> {
+export async function readOptionalJsonBody(
+  request: IncomingMessage,
+  schema: JsonSchema | undefined,
+): Promise<JsonObject | undefined> {
   if (!hasBody(request)) return undefined
-  if (request.headers['transfer-encoding'] === undefined) return readJsonBody(request)
+  if (request.headers['transfer-encoding'] === undefined) return readJsonBody(request, schema)
   requireChunksAlone(request)
   const bytes = await readBytes(request)
   if (bytes.length === 0) return undefined
   requireJson(request)
-  return parseBody(bytes)
+  return parseBody(bytes, schema)
 }
 
 /** Came whole, and is refused for what it is: the same text is refused again. */
@@ -56,22 +64,23 @@ export class RefusedBody extends DomainError {
 }
 
 /** @throws RefusedBody */
-function parseBody(bytes: Buffer): JsonObject {
+function parseBody(bytes: Buffer, schema: JsonSchema | undefined): JsonObject {
   try {
-    return requireSound(decode(bytes))
+    return requireSound(decode(bytes), schema)
   } catch (error) {
     throw error instanceof DomainError ? new RefusedBody(error, bytes) : error
   }
 }
 
-function requireSound(text: string): JsonObject {
+function requireSound(text: string, schema: JsonSchema | undefined): JsonObject {
   const body = parseJson(text)
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw badRequest('the body must be a JSON object')
   }
-  requireWithinLimits(body, '', 1)
-  const repeated = findRepeatedName(text)
-  if (repeated) throw fault(repeated.map((step) => clipped(String(step))).join('.'), 'must be there only once')
+  const isKnown: IsKnown = (path) => isKnownPlace(schema, path)
+  requireWithinLimits(body, [], isKnown)
+  const repeated = findRepeatedName(text, isKnown)
+  if (repeated) throw fault(repeated, 'must be there only once')
   return body as JsonObject
 }
 
@@ -171,50 +180,60 @@ function parseJson(text: string): unknown {
 }
 
 /**
- * Walks everything in the body, also fields that no schema knows. Takes `__proto__` keys out: as data they mean nothing,
- * and what is not there can't reach a careless merge. In a value that is the caller's own they are kept: nothing reads it.
+ * Walks everything in the body. Size and depth are limited anywhere; what else is refused is so where the schema knows the place, since
+ * everything else is ignored, whatever it is. Takes `__proto__` keys out: as data they mean nothing, and what is not there can't
+ * reach a careless merge. In a value that is the caller's own they are kept: nothing reads it.
+ * @param path of the value; changed, and left as it was
  */
-function requireWithinLimits(value: unknown, path: string, depth: number, isChosen = false): void {
+function requireWithinLimits(value: unknown, path: (string | number)[], isKnown: IsKnown, isChosen = false): void {
   if (typeof value === 'string') {
-    requireText(value, path)
+    requireText(value, path, isKnown)
   } else if (typeof value === 'number') {
-    if (!Number.isFinite(value)) throw fault(path, 'must be a finite number')
+    if (!Number.isFinite(value) && isKnown(path)) throw fault(path, 'must be a finite number')
   } else if (typeof value === 'object' && value !== null) {
-    if (depth > MAX_NESTING) {
-      throw fault(outerPath(path), `must not be nested deeper than ${MAX_NESTING} levels`)
+    // The outermost field: enough to find what is nested too deep, and short.
+    if (path.length >= MAX_NESTING) {
+      throw fault(path.slice(0, 1), `must not be nested deeper than ${MAX_NESTING} levels`)
     }
     if (Array.isArray(value)) {
-      if (value.length > MAX_ITEMS) throw fault(path, `must have at most ${MAX_ITEMS} items`)
-      value.forEach((item, index) => requireWithinLimits(item, `${path}.${index}`, depth + 1, isChosen))
+      if (value.length > MAX_ITEMS && isKnown(path)) throw fault(path, `must have at most ${MAX_ITEMS} items`)
+      for (const [index, item] of value.entries()) {
+        path.push(index)
+        requireWithinLimits(item, path, isKnown, isChosen)
+        path.pop()
+      }
     } else {
+      const isNamedByCaller = path.length === 1 && NAMED_BY_CALLER.includes(path[0]!)
       if (Object.hasOwn(value, '__proto__')) {
-        if (NAMED_BY_CALLER.includes(path)) throw fault(`${path}.__proto__`, 'is unknown')
+        if (isNamedByCaller) throw fault([...path, '__proto__'], 'is unknown')
         if (!isChosen) delete (value as JsonObject)['__proto__']
       }
       for (const [key, item] of Object.entries(value)) {
-        const inner = path === '' ? clipped(key) : `${path}.${clipped(key)}`
-        requireText(key, inner)
-        requireWithinLimits(item, inner, depth + 1, isChosen || (depth === 1 && NAMED_BY_CALLER.includes(key)))
+        path.push(key)
+        requireText(key, path, isKnown)
+        requireWithinLimits(item, path, isKnown, isChosen || isNamedByCaller)
+        path.pop()
       }
     }
   }
 }
 
-function requireText(value: string, path: string): void {
+function requireText(value: string, path: BodyPath, isKnown: IsKnown): void {
+  const message = textFault(value)
+  if (message !== undefined && isKnown(path)) throw fault(path, message)
+}
+
+function textFault(value: string): string | undefined {
   // Characters as JSON Schema counts them: code points.
   if (value.length > MAX_CHARACTERS && [...value].length > MAX_CHARACTERS) {
-    throw fault(path, `must have at most ${MAX_CHARACTERS} characters`)
+    return `must have at most ${MAX_CHARACTERS} characters`
   }
-  if (!value.isWellFormed()) throw fault(path, 'must be valid Unicode, it has half a surrogate pair')
+  if (!value.isWellFormed()) return 'must be valid Unicode, it has half a surrogate pair'
   // No text of a person has it, and much of what reads our rows and mails ends a text there.
-  if (value.includes('\0')) throw fault(path, 'must not contain the character U+0000')
+  return value.includes('\0') ? 'must not contain the character U+0000' : undefined
 }
 
-function fault(path: string, message: string): DomainError {
-  return badRequest(`${path} ${message}`, 'invalid_request', path, message)
-}
-
-/** The outermost field of a path: enough to find what is nested too deep, and short. */
-function outerPath(path: string): string {
-  return path.split('.', 1)[0]!
+function fault(path: BodyPath, message: string): DomainError {
+  const field = path.map((step) => clipped(String(step))).join('.')
+  return badRequest(`${field} ${message}`, 'invalid_request', field, message)
 }
