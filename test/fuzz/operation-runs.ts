@@ -7,6 +7,7 @@ import type { Answer, ContractChecker, ContractOperation } from '../support/cont
 import { createAjv } from '../../src/api.ts'
 import type { CallOptions, TestApp } from '../support/app.ts'
 import { nextNumber } from '../support/builders.ts'
+import { withIgnoredField } from '../support/contract-mutations.ts'
 import { arbitraryOf, definitionsOf, type Given, type Schema } from '../support/contract-arbitraries.ts'
 import { faultyCalls, type BaseRequest, type FaultyCall } from './faulty-calls.ts'
 import { unknownId, type FuzzWorld, type Tenant } from './fuzz-world.ts'
@@ -38,6 +39,8 @@ const MAX_TRIES = 5
 /** Rows of these come and go beside what a request asks for. */
 const UNCOUNTED = new Set(['crm_budgets', 'idempotency_keys'])
 
+const isObject = (body: unknown): body is object => typeof body === 'object' && body !== null && !Buffer.isBuffer(body)
+
 export class OperationRunner {
   readonly #world: FuzzWorld
   readonly #contract: ContractChecker
@@ -64,6 +67,8 @@ export class OperationRunner {
       const prepared = await this.#prepare(operation, tenant, seed)
       const body = this.#validBody(operation, prepared, seed + n)
       const options = this.#options(operation, tenant, prepared, body)
+      if (n % 4 === 3 && isObject(body))
+        Object.assign(options, { body: undefined, rawBody: withIgnoredField(body, n >> 2) })
       if (n % 3 === 1 && takesKey(operation)) options.headers!['idempotency-key'] = `fuzz-${seed}-${nextNumber()}`
       if (n % 5 === 2) options.headers!['x-request-id'] = 'r'.repeat(1 + (n % 200))
       const allowed = prepared.isGuess ? [success, 400, 403, 404, 409, 422] : [success]

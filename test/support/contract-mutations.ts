@@ -122,6 +122,26 @@ export const MAX_BODY_BYTES = 256 * KIB
 
 const nested = (levels: number) => `${'['.repeat(levels)}${']'.repeat(levels)}`
 
+/** As JSON: fields that no operation knows, with what is refused of a known one. */
+const IGNORED_FIELDS = [
+  '"unknown":1e999',
+  '"unknown":[-1e999]',
+  '"unknown":"\\ud800"',
+  '"unknown":"\\u0000"',
+  '"a\\u0000b":1',
+  '"unknown":1,"unknown":1',
+  '"unknown":[{"a":1,"\\u0061":2}]',
+  `"unknown":[${'1,'.repeat(100)}1]`,
+  `"unknown":"${'x'.repeat(4097)}"`,
+]
+
+/** The same body with one of them. @param n chooses which */
+export function withIgnoredField(body: object, n: number): string {
+  const field = IGNORED_FIELDS[n % IGNORED_FIELDS.length]!
+  const inside = JSON.stringify(body).slice(1, -1)
+  return `{${field}${inside === '' ? '' : ','}${inside}}`
+}
+
 /** What can be wrong with the bytes, whatever the operation takes. @param body that fits, an object */
 export function rawMutationsOf(body: object): RawMutation[] {
   const text = JSON.stringify(body)
@@ -144,13 +164,12 @@ export function rawMutationsOf(body: object): RawMutation[] {
         status: 400,
       }),
     ),
-    ...['NaN', 'Infinity', '1e999', '-1e999', "'x'", '01', '.5', '+1', '0x1', 'undefined', '"\t"', '"\\x"', '"\\ud800"', '"\\u0000"', '[1,]'] // prettier-ignore
+    ...['NaN', 'Infinity', "'x'", '01', '.5', '+1', '0x1', 'undefined', '"\t"', '"\\x"', '[1,]'] // prettier-ignore
       .map((value) => ({
         what: `has an unknown field with ${value}`,
         raw: withField(`"unknown":${value}`),
         status: 400,
       })),
-    { what: 'has an unknown field twice', raw: withField('"unknown":1,"unknown":1'), status: 400 },
     ...(firstName === undefined
       ? []
       : [
@@ -162,16 +181,12 @@ export function rawMutationsOf(body: object): RawMutation[] {
             status: 400,
           },
         ]),
-    { what: 'has a field twice further in', raw: withField('"unknown":[{"a":1,"\\u0061":2}]'), status: 400 },
     { what: 'has a comment', raw: `/* */${text}`, status: 400 },
-    { what: 'has U+0000 in a name', raw: withField('"a\\u0000b":1'), status: 400 },
     { what: 'has a raw zero byte', raw: Buffer.concat([bytes, Buffer.from([0])]), status: 400 },
     { what: 'is not UTF-8', raw: Buffer.from(withField('"unknown":"\u00e9"'), 'latin1'), status: 400 },
     { what: 'is UTF-16', raw: Buffer.from(text, 'utf16le'), status: 400 },
     { what: 'is nested 33 deep', raw: withField(`"unknown":${nested(32)}`), status: 400 },
     { what: 'is nested 20,000 deep', raw: withField(`"unknown":${nested(20_000)}`), status: 400 },
-    { what: 'has an array of 101', raw: withField(`"unknown":[${'1,'.repeat(100)}1]`), status: 400 },
-    { what: 'has a string of 4,097', raw: withField(`"unknown":"${'x'.repeat(4097)}"`), status: 400 },
     { what: 'is one byte too large', raw: text.padEnd(MAX_BODY_BYTES + 1 - (bytes.length - text.length)), status: 413 },
     { what: 'is 1 MB', raw: text.padEnd(KIB * KIB), status: 413 },
     ...['text/plain', 'application/xml', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x', 'application/json-patch+json', 'application/jsonx', 'json', '*/*', `${json}; charset=utf-16`, `${json}, ${json}`] // prettier-ignore
