@@ -1,5 +1,5 @@
 /**
- * Webhooks whose secret can't be opened: left alone for a while, they take nobody's place.
+ * Webhooks whose secret can't be opened: each is named once and left alone for a while, and they take nobody's place.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
@@ -28,7 +28,7 @@ afterAll(async () => {
   tls.remove()
 })
 
-test('however many there are, what another webhook gets by its lane alone is sent', async () => {
+test('however many there are, what another webhook gets by its lane alone is sent, and the log names each once', async () => {
   const { knex } = db.database
   for (let n = 0; n < BROKEN; n += 10)
     await Promise.all(Array.from({ length: 10 }, () => world.webhook({ endpoint: receiver.url })))
@@ -40,6 +40,12 @@ test('however many there are, what another webhook gets by its lane alone is sen
   const dueLanes = async () =>
     Number((await knex('lanes').whereNull('owner').whereNotNull('due_at').count({ n: '*' }))[0]!.n)
   await expect.poll(dueLanes, { timeout: 20_000 }).toBe(BROKEN)
+  const named = () => world.logged.filter(({ event }) => event === 'lane.settings_unusable')
+  const namedIds = () => named().map(({ webhookId }) => webhookId)
+  await expect.poll(() => new Set(namedIds()).size, { timeout: 10_000 }).toBe(BROKEN)
   await world.sendTestEvent(id)
   await expect.poll(() => receiver.requests.length, { timeout: 10_000 }).toBe(2)
+  // Each is still due and was passed over since: it is not named again.
+  expect(namedIds().sort()).toEqual(await knex('webhooks').whereNot({ id }).orderBy('id').pluck('id'))
+  expect(named().every(({ level }) => level === 50)).toBe(true)
 }, 60_000)
