@@ -3,6 +3,7 @@ import { afterEach, expect, test, vi } from 'vitest'
 import { sendMails } from '../../daemon/jobs/send-mails.ts'
 import { createMailTransport } from '../../daemon/mail-transport.ts'
 import { newId } from '../../src/ids.ts'
+import { DeliveryWorld } from '../support/delivery-world.ts'
 import { failingWebhooks, log } from '../support/failing-webhooks.ts'
 
 const own = failingWebhooks()
@@ -41,7 +42,7 @@ test('a mail shows endpoint, events, since when, how often and why, to one recip
   expect(raw).toContain('Webhook failing')
 })
 
-test('a mail names the party and the number of webhooks when several share the URL, a mail for each', async () => {
+test('a mail names the party and the number of the account’s webhooks when several share the URL, a mail for each', async () => {
   const corporateId = newId(7)
   await own.knex()('parties').insert({
     id: corporateId,
@@ -52,6 +53,10 @@ test('a mail names the party and the number of webhooks when several share the U
   })
   const ofParty = await own.failingFor(23, { corporateId })
   const catchAll = await own.failingFor(23)
+  // Another account's on the same URL is nobody else's business.
+  const stranger = await new DeliveryWorld(own.db.database).open()
+  await stranger.webhook({ endpoint: `${own.receiver.url}/hooks` })
+  await stranger.close()
   await warn(ofParty.id)
   await send()
   expect(own.smtp.mails).toHaveLength(2)
