@@ -161,7 +161,7 @@ bench-migrations: $(INSTALLED) ## Kill each migration at its statement; run them
 	@KILL_EVERY=1 vitest run --config test/vitest.config.ts test/db/migrate.test.ts
 	@exec node scripts/crash/bench-migrations.ts $(ARGS)
 
-controls: $(INSTALLED) ## Switch each of ten guards off in a copy of the code: its test must turn red
+controls: $(INSTALLED) ## Switch each of twelve guards off in a copy of the code: its test must turn red
 	@exec node scripts/controls.ts
 
 mutants: $(INSTALLED) ## Break the life cycle in a copy of the code, twenty ways: its tests must find each

@@ -54,6 +54,20 @@ export const CONTROLS: Breakage[] = [
     only: 'leads with one contact',
   },
   {
+    name: 'unique guard rows: a second webhook for an event of a party is taken beside the first',
+    file: 'src/webhooks/webhooks-repository.ts',
+    edits: [['    )\n    return []', '    ).onConflict().ignore()\n    return []']],
+    tests: ['test/api-races.test.ts'],
+    only: 'subscribes of one party',
+  },
+  {
+    name: 'unique barcode: what is compared is the barcode of one pre-booking alone',
+    file: 'src/billing/pre-bookings-repository.ts',
+    edits: [['barcodeHash(preBooking.barcode)', 'barcodeHash(preBooking.id + preBooking.barcode)']],
+    tests: ['test/api-races.test.ts'],
+    only: 'pre-bookings with one barcode',
+  },
+  {
     name: 'address filter: every address may be called',
     file: 'daemon/endpoint-connector.ts',
     edits: WITHOUT_ADDRESS_FILTER,

@@ -1,5 +1,5 @@
 /**
- * `make controls`: switches each of the eight guards off in a copy of the code, some of them for two tests, and expects the test
+ * `make controls`: switches each of nine guards off in a copy of the code, some of them in two ways, and expects the test
  * that it is shown by to turn red.
  *
  * CONTROLS=3,7 tries only these.
