@@ -79,7 +79,8 @@ export function createHttpServer(
   server.setTimeout(stalledTimeoutMs)
   trackConnections(server)
   server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
-  server.on('checkExpectation', answer)
+  // Whatever else is expected is passed over: it is a request like any other.
+  server.on('checkExpectation', (req, res) => server.emit('request', req, res))
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
     if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
     else refuse(socket, error.code)

@@ -26,11 +26,11 @@ beforeAll(async () => {
 afterAll(() => drain(server, 1000))
 
 /** Sends a head and half a body; the other half where the server has not answered by then. */
-async function sendSlowly(path: string, contentType: string): Promise<string> {
+async function sendSlowly(path: string, contentType: string, expects = ''): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   await once(socket, 'connect')
   socket.write(
-    `POST ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: ${contentType}\r\nContent-Length: 4\r\n\r\n%P`,
+    `POST ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: ${contentType}\r\nContent-Length: 4\r\n${expects}\r\n%P`,
   )
   const answer = text(socket)
   const late = new Promise((resolve) => setTimeout(resolve, BODY_TIMEOUT_MS * 4))
@@ -43,6 +43,20 @@ test('a body that takes too long is answered 408 in the error shape', async () =
   expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
   expect(JSON.parse(answer.split('\r\n\r\n')[1]!)).toMatchObject({ success: false, status: 408 })
   expect(await sendSlowly('/client/crm/lead/create', 'application/pdf')).toContain('408')
+  expect(await sendSlowly('/client/crm/lead/create', 'application/json', 'Expect: tea\r\n')).toContain('408')
+})
+
+test('a stop waits for no connection whose request expected something and was answered', async () => {
+  const own = createHttpServer((_, res) => res.end('answered'))
+  const socket = connect(await listen(own, 0, '127.0.0.1'), '127.0.0.1')
+  await once(socket, 'connect')
+  socket.write('GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n')
+  await once(socket, 'data')
+  const closed = once(socket, 'close')
+  const startedAtMs = performance.now()
+  await drain(own, 20_000)
+  await closed
+  expect(performance.now() - startedAtMs).toBeLessThan(10_000)
 })
 
 test.each(['application/pdf', 'Application/PDF', 'application/pdf; charset=binary'])(
