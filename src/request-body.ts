@@ -203,7 +203,7 @@ function requireWithinLimits(value: unknown, path: (string | number)[], isKnown:
         path.pop()
       }
     } else {
-      const isNamedByCaller = path.length === 1 && NAMED_BY_CALLER.includes(path[0]!)
+      const isNamedByCaller = path.length === 1 && NAMED_BY_CALLER.includes(path[0]!) && isKnown(path)
       if (Object.hasOwn(value, '__proto__')) {
         if (isNamedByCaller) throw fault([...path, '__proto__'], 'is unknown')
         if (!isChosen) delete (value as JsonObject)['__proto__']

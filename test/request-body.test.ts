@@ -137,7 +137,8 @@ describe('the body', () => {
   })
 
   test('takes no notice of __proto__ in unknown fields, whatever they are called', async () => {
-    const fields = ',"customFields.a":{"__proto__":1},"unknown":{"customFields":{"__proto__":1}}}'
+    const fields =
+      ',"customFields.a":{"__proto__":1},"unknown":{"customFields":{"__proto__":1}},"variables":{"__proto__":1}}'
     expect((await createLead({ rawBody: JSON.stringify(leadBody(lab)).replace('}', fields) })).status).toBe(200)
   })
 
