@@ -6,8 +6,8 @@ import { readOperations, type ApiOperation } from './operator/api-operations.ts'
 import { callOperation, commandOf, operationHelp } from './operator/call-operation.ts'
 import { CommandFault, Refusal, UsageFault } from './operator/command-faults.ts'
 import { importCatalogue, IMPORT_HELP } from './operator/import-catalogue.ts'
-import { oneLine } from './operator/print-answer.ts'
 import { loadEnvFile } from '../src/config.ts'
+import { oneLine } from '../src/one-line.ts'
 
 const HELP = `Usage: node scripts/operator.ts <command> [--option value …]
 

@@ -8,7 +8,8 @@ import { formatOf } from './call-operation.ts'
 import { readCatalogueFile, type ImportKind, type ImportRow, type RefusedLine } from './catalogue-file.ts'
 import { Refusal, UsageFault } from './command-faults.ts'
 import { createOperatorClient, type OperatorClient } from './operator-client.ts'
-import { oneLine, toJson } from './print-answer.ts'
+import { oneLine } from '../../src/one-line.ts'
+import { toJson } from './print-answer.ts'
 
 export const IMPORT_HELP = `Usage: node scripts/operator.ts import <kind> <file.csv> --lab LABID [--dry-run] [--delimiter ';'] [--output json]
 

@@ -1,10 +1,9 @@
 /**
  * An answer as JSON, or as a table: a list with a line for each row, anything else with a line for each field.
  */
-const LONGEST_CELL = 60
+import { oneLine, withEscapedControls } from '../../src/one-line.ts'
 
-/** What a terminal would follow, or write in another direction; JSON escapes those below U+0020 by itself. */
-const CONTROLS = /[\u007f-\u009f\u2028\u2029\p{Bidi_Control}]/gu
+const LONGEST_CELL = 60
 
 export function printAnswer(answer: Record<string, unknown>, format: 'json' | 'table'): void {
   process.stdout.write(format === 'json' ? toJson(answer) : toTable(answer))
@@ -12,8 +11,7 @@ export function printAnswer(answer: Record<string, unknown>, format: 'json' | 't
 
 /** With every character that a terminal would follow escaped: it is the same JSON. */
 export function toJson(answer: object): string {
-  const escaped = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
-  return `${JSON.stringify(answer, null, 2).replace(CONTROLS, escaped)}\n`
+  return `${withEscapedControls(JSON.stringify(answer, null, 2))}\n`
 }
 
 export function toTable(answer: Record<string, unknown>): string {
@@ -44,11 +42,6 @@ function toCell(value: unknown): string {
   if (value === undefined || value === null) return ''
   const text = oneLine(typeof value === 'string' ? value : JSON.stringify(value))
   return text.length > LONGEST_CELL ? `${text.slice(0, LONGEST_CELL - 1)}…` : text
-}
-
-/** What others have written, as a part of a line. */
-export function oneLine(text: string): string {
-  return text.replace(CONTROLS, ' ').replace(/[\u0000-\u001f]/g, ' ')
 }
 
 function toLines(rows: string[][]): string {

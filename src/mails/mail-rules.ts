@@ -2,6 +2,7 @@
  * What a mail to a lab admin says (specification, delivery rule 9): the endpoint, its events, since when it fails, how often
  * and why last; with several webhooks on one URL also whose webhook it is and how many there are. Nothing of a patient. Pure.
  */
+import { oneLine } from '../one-line.ts'
 import type { Mail } from './mails-repository.ts'
 
 export interface MailText {
@@ -56,11 +57,6 @@ const RETRY_MOST_SECONDS = 900
 /** When to try again if this try fails, in seconds from now. */
 export function mailRetrySeconds(tries: number): number {
   return Math.min(RETRY_FIRST_SECONDS * 2 ** Math.min(tries, 10), RETRY_MOST_SECONDS)
-}
-
-/** Nothing that ends a line for anybody (U+0085 does for some), nor turns the direction of what follows. */
-function oneLine(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+/g, ' ')
 }
 
 function escapeHtml(text: string): string {
