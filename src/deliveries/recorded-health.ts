@@ -29,8 +29,7 @@ export function mailStatements(applied: AppliedResult[], now: Date): Statement[]
 
 /** Behind the mails of the same batch. A webhook may be failing anew by the end of it, or be auto-deleted, which its warning goes before. */
 export function endedWarningStatements(after: Map<string, LaneRecord>, applied: AppliedResult[]): Statement[] {
-  const recovered = new Set(applied.flatMap(({ result, recovers }) => (recovers ? [result.webhookId] : [])))
-  return [...recovered].flatMap((webhookId) => {
+  return [...recoveredOf(applied)].flatMap((webhookId) => {
     const { state, health } = after.get(webhookId)!
     return state === 'active' ? [giveUpWarningsStatement(webhookId, health.firstFailureAt)] : []
   })
@@ -92,13 +91,18 @@ function unlessNone(webhookIds: string[], sql: string, value: Date | null): Stat
   return webhookIds.length > 0 ? [{ sql, values: [value, webhookIds] }] : []
 }
 
+/** Webhooks that a result of the batch brought back, whatever came behind it. */
+function recoveredOf(applied: AppliedResult[]): Set<string> {
+  return new Set(applied.flatMap(({ result, recovers }) => (recovers ? [result.webhookId] : [])))
+}
+
 /** One that has failed and recovered within the batch has recovered: what failed in it waits for a retry. */
 export function changesOf(
   before: Map<string, LaneRecord>,
   after: Map<string, LaneRecord>,
   applied: AppliedResult[],
 ): HealthChange[] {
-  const recovered = new Set(applied.flatMap(({ result, recovers }) => (recovers ? [result.webhookId] : [])))
+  const recovered = recoveredOf(applied)
   const changes: HealthChange[] = []
   for (const [webhookId, { state, health }] of after) {
     const was = before.get(webhookId)!
