@@ -281,13 +281,18 @@ export interface DayGuard {
   valueHash: Buffer
 }
 
+/** The same for e-mails that are the same. */
+export function comparableEmail(email: string | null | undefined): string {
+  return (email ?? '').trim().toLowerCase()
+}
+
 /**
  * The rows that keep out a second entry with the same contact or e-mail on the same day. Always the contact first: two
  * requests that cross (one's contact with the other's e-mail) then wait for each other in one direction only.
  */
 export function dayGuardsOf(entry: Entry, timeZone: string): DayGuard[] {
   const day = localDay(entry.createdAt.getTime(), timeZone)
-  const email = entry.email?.trim().toLowerCase()
+  const email = comparableEmail(entry.email)
   return [
     ...(entry.contact ? [{ day, kind: 'contact' as const, valueHash: hashValue(entry.contact) }] : []),
     ...(email ? [{ day, kind: 'email' as const, valueHash: hashValue(email) }] : []),

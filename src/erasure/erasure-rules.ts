@@ -1,6 +1,7 @@
 /**
  * Whom an erasure is about, which records are theirs, and what it leaves and why. Pure.
  */
+import { comparableEmail } from '../crm/entry-rules.ts'
 import { badRequest, DomainError } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
 import { comparableName } from '../patients/person-name.ts'
@@ -123,10 +124,6 @@ export function hasEmailOf(subject: ErasureSubject, email: string | null, nameOf
   if (email === null || comparableEmail(email) !== subject.email) return false
   const { name, emailName = name } = subject
   return isOfSubject({ name: emailName }, nameOfRecord)
-}
-
-function comparableEmail(email: string | undefined): string {
-  return (email ?? '').trim().toLowerCase()
 }
 
 export interface RetentionDays {
