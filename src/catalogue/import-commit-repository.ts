@@ -7,7 +7,7 @@
 import type { Knex } from 'knex'
 import { isDuplicate } from '../../db/connection.ts'
 import { renewCatalogueVersion } from './catalogue-versions-repository.ts'
-import type { CatalogueImport } from './imports-repository.ts'
+import { ROWS, type CatalogueImport } from './imports-repository.ts'
 
 type Statement = [sql: string, values: unknown[]]
 
@@ -28,8 +28,6 @@ export async function commitRows(trx: Knex.Transaction, validated: CatalogueImpo
     throw error
   }
 }
-
-const ROWS = 'catalogue_import_rows r FORCE INDEX (PRIMARY)'
 
 const STATEMENTS_OF_KIND: Record<CatalogueImport['kind'], (validated: CatalogueImport, now: Date) => Statement[]> = {
   tests: ({ id, accountId, labId }, now) => [

@@ -6,7 +6,7 @@
  * often from before: both servers have then read all rows of the import for each of them. By LEFT JOIN the order is said as well.
  */
 import type { Knex } from 'knex'
-import type { CatalogueImport, ImportCounts } from './imports-repository.ts'
+import { ROWS, type CatalogueImport, type ImportCounts } from './imports-repository.ts'
 
 type Statement = [sql: string, values: unknown[]]
 
@@ -29,9 +29,6 @@ export async function validateRows(trx: Knex.Transaction, begun: CatalogueImport
     )
   return { refused: Number(row.refused), created: Number(row.created), updated: Number(row.updated) }
 }
-
-/** Rows of one import: by its part of the primary key. */
-const ROWS = 'catalogue_import_rows r FORCE INDEX (PRIMARY)'
 
 const SOUND = 'r.import_id = ? AND r.fault IS NULL AND r.clash IS NULL'
 

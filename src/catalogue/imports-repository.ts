@@ -5,6 +5,9 @@ import type { Knex } from 'knex'
 import { isIdShaped, newId } from '../ids.ts'
 import type { ImportKind, ImportRow, ImportState } from './import-rules.ts'
 
+/** Rows of one import, for statements over the whole set: by its part of the primary key. */
+export const ROWS = 'catalogue_import_rows r FORCE INDEX (PRIMARY)'
+
 export interface CatalogueImport {
   id: string
   accountId: string
