@@ -39,3 +39,32 @@ test.each([
     expect(names(schemas).filter((name) => names(securitySchemes).includes(name))).toEqual([])
   },
 )
+
+/** The schemas that this one is made of, each once. */
+function partsOf(schema: Json | undefined, schemas: { [key: string]: Json }, seen = new Set<Json>()): Json[] {
+  if (!isObject(schema) || seen.has(schema)) return []
+  seen.add(schema)
+  const inner = [
+    schemas[String(schema.$ref).split('/').at(-1)!],
+    schema.items,
+    schema.additionalProperties,
+    schema.then,
+  ]
+  for (const key of ['allOf', 'anyOf', 'oneOf']) inner.push(...((schema[key] as Json[] | undefined) ?? []))
+  inner.push(...Object.values((schema.properties as { [key: string]: Json } | undefined) ?? {}))
+  return [schema, ...inner.flatMap((part) => partsOf(part, schemas, seen))]
+}
+
+test.each([
+  ['client', client],
+  ['operator', operator],
+] as const)('the %s contract says of every text of a body that U+0000 is refused', (_, contract) => {
+  const { schemas } = (contract.document as object as { components: { schemas: { [key: string]: Json } } }).components
+  const requests = Object.entries(schemas).filter(([name]) => name.endsWith('Request'))
+  const texts = requests
+    .flatMap(([, schema]) => partsOf(schema, schemas))
+    .filter((part) => isObject(part) && [part.type].flat().includes('string') && !part.enum && !part.format)
+  expect(texts.length).toBeGreaterThan(50)
+  const isOpen = (part: Json) => !isObject(part) || !part.pattern || new RegExp(String(part.pattern)).test('a\0')
+  expect(texts.filter(isOpen)).toEqual([])
+})

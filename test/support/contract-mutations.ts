@@ -88,6 +88,7 @@ function* faultsFor(value: unknown, schema: Schema): Generator<[fault: unknown, 
     }
     if (typeof value === 'string') yield [`${value}\n`, 'has a newline at the end']
     if (typeof value === 'string') yield [` ${value}`, 'has a blank before it']
+    if (typeof value === 'string') yield [`${value}\u0000`, 'ends with U+0000']
   }
   if (schema.minimum !== undefined) yield [schema.minimum - 1, 'is one too small']
   if (schema.minimum !== undefined) yield [schema.minimum - 0.01, 'is a little too small']
