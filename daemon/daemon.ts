@@ -107,6 +107,7 @@ export async function startDaemon({
     token: () => membership.token,
     isSure: () => membership.isSure,
     maxInFlight: config.deliveryMaxInFlight,
+    afterDeath: () => membership.hasSeenDeath,
     record: (result) => {
       traces?.attempted(result)
       recorder.push(result)

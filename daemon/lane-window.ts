@@ -1,6 +1,6 @@
 /**
  * The requests of one lane that are in flight, and how many there may be: two at first, twice as many with each success, up to what
- * its endpoint is to have at once.
+ * its endpoint is to have at once. After the death of a daemon as many at first as that one may have had: they are to be sent again soon.
  */
 import { monotonicMs } from '../src/clock.ts'
 import { LinkedLine, type Linked } from '../src/linked-line.ts'
@@ -24,12 +24,13 @@ export class LaneWindow {
   readonly #maxInFlight: number
   /** In the order in which they were started. */
   readonly #inFlight = new LinkedLine<InFlight>()
-  #window = FIRST_WINDOW
+  #window: number
   /** The last answer took long: the next one will. */
   #wasSlow = false
 
-  constructor(maxInFlight: number) {
+  constructor(maxInFlight: number, first = FIRST_WINDOW) {
     this.#maxInFlight = maxInFlight
+    this.#window = first
   }
 
   get size(): number {

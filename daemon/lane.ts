@@ -27,6 +27,8 @@ export interface LaneDeps extends LaneBacklogDeps {
   client: WebhookClient
   gates: RequestGates
   maxInFlight: number
+  /** A daemon has died, and what it had in flight of a lane is to be sent again. */
+  afterDeath: () => boolean
   /** True when lanes are scarce: a dry one leaves at once. */
   crowded: () => boolean
   record: (result: AttemptResult) => void
@@ -67,7 +69,7 @@ export class Lane implements LaneRun {
     this.webhookId = state.webhookId
     this.#deps = deps
     this.#backlog = new LaneBacklog(deps, state.webhookId)
-    this.#inFlight = new LaneWindow(deps.maxInFlight)
+    this.#inFlight = new LaneWindow(deps.maxInFlight, deps.afterDeath() ? deps.maxInFlight : undefined)
     this.#token = token
     this.#state = state
     this.#stateAtMs = readAtMs

@@ -57,6 +57,7 @@ export interface LanesOptions {
   /** Whether the token is ours for certain: otherwise no lane is taken. */
   isSure: () => boolean
   maxInFlight: number
+  afterDeath: () => boolean
   record: (result: AttemptResult) => void
   /** Messages were handed back and are to be sent the normal way. */
   messagesDue: () => void
@@ -84,7 +85,7 @@ export class Lanes {
 
   constructor(options: LanesOptions) {
     this.#options = options
-    const { database, clock, keys, client, maxInFlight, record, log } = options
+    const { database, clock, keys, client, maxInFlight, afterDeath, record, log } = options
     const ownership = new LaneOwnership(database, keys, clock)
     this.#ownership = ownership
     this.#due = new DueReader(database.knex)
@@ -103,6 +104,7 @@ export class Lanes {
       gates: this.#gates,
       readAhead: new ReadAhead(),
       maxInFlight,
+      afterDeath,
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,
       readDue: (request) => this.#due.read(request),

@@ -27,6 +27,10 @@ const SURE_MS = DEAD_AFTER_MS - BEAT_MS
  * move. It counts for something, or a daemon that is always so slow would never see one die.
  */
 const LOOK_GAP_MS = 3000
+/** A beat that has missed so much may be a dead one's: whoever looked a moment later takes its lanes first. */
+const SILENT_AFTER_MS = 3 * BEAT_MS
+/** For so long after a death lanes are taken that the dead one had. */
+const AFTER_DEATH_MS = 15_000
 
 export interface MembershipOptions {
   database: Database
@@ -49,6 +53,7 @@ export class Membership {
   #timer: NodeJS.Timeout | undefined
   #beating = false
   #left = false
+  #deathSeenAtMs = -Infinity
   /** Monotonic: when the last beat that went through was sent. */
   #beatenAtMs = -Infinity
 
@@ -64,6 +69,11 @@ export class Membership {
   /** Nobody can have taken us for dead yet. */
   get isSure(): boolean {
     return monotonicMs() - this.#beatenAtMs < SURE_MS
+  }
+
+  /** A daemon has died a moment ago, or was taken for dead: it may have had a full window of each lane in flight. */
+  get hasSeenDeath(): boolean {
+    return monotonicMs() - this.#deathSeenAtMs < AFTER_DEATH_MS
   }
 
   get others(): DaemonRow[] {
@@ -106,6 +116,7 @@ export class Membership {
       if (this.#left) return
       if (!alive) {
         this.#options.log.warn('daemon.expelled', { daemon: this.#token })
+        this.#deathSeenAtMs = monotonicMs()
         this.#options.onExpelled()
         await this.#register()
         // Also what was taken meanwhile, under the token of before.
@@ -131,14 +142,18 @@ export class Membership {
     for (const row of rows) {
       const seen = this.#seen.get(row.token)
       if (!seen || seen.beat !== row.beat) this.#seen.set(row.token, { beat: row.beat, silentMs: 0 })
-      else if ((seen.silentMs += gapMs > LOOK_GAP_MS ? BEAT_MS : gapMs) > DEAD_AFTER_MS)
-        await this.#bury(row, seen.silentMs)
+      else {
+        seen.silentMs += gapMs > LOOK_GAP_MS ? BEAT_MS : gapMs
+        if (seen.silentMs >= SILENT_AFTER_MS) this.#deathSeenAtMs = nowMs
+        if (seen.silentMs > DEAD_AFTER_MS) await this.#bury(row, seen.silentMs)
+      }
     }
     this.#others = rows
     for (const token of lostOwners) await this.#freeLanesOf(token)
   }
 
   async #freeLanesOf(lostOwner: string): Promise<void> {
+    this.#deathSeenAtMs = monotonicMs()
     const lanes = await this.#options.database.transaction((trx) => retireDaemon(trx, lostOwner))
     this.#options.log.warn('daemon.lost_lanes_freed', { daemon: lostOwner, lanes, by: this.#token })
     this.#options.onFreed(lostOwner)

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
 import { monotonicMs } from '../../src/clock.ts'
 import { publicEventId } from '../../src/ids.ts'
@@ -66,6 +66,34 @@ test('a killed daemon loses nothing: what was in flight is tried again within 15
   expect(copies.length - new Set(copies).size).toBe(inFlight)
   const repeated = receiver.requests.slice(answered + inFlight)
   expect(repeated[0]!.atMs - killedAtMs).toBeLessThan(15_000)
+}, 60_000)
+
+test('what a killed daemon had in flight at a slow endpoint is tried again within 15 s too, all of it', async () => {
+  const path = 'slow'
+  await world.webhook({ endpoint: `${receiver.url}/${path}`, events: ['lead.created'] })
+  const copies = () => receiver.requests.filter((request) => request.path === `/${path}`)
+  const arrived = (n: number) =>
+    vi.waitFor(() => expect(copies().length).toBeGreaterThanOrEqual(n), { timeout: 20_000 })
+  for (let n = 0; n < 20; n++) await world.event({ type: 'lead.created' })
+  await arrived(20)
+  await world.settled()
+
+  // Ten, as many as one endpoint is to have, and none is answered before all have come twice.
+  let release = () => {}
+  hold = new Promise((resolve) => (release = resolve))
+  for (let n = 0; n < 10; n++) await world.event({ type: 'lead.created' })
+  await arrived(30)
+  const killed = exited(last)
+  last.kill('SIGKILL')
+  await killed
+  const killedAtMs = monotonicMs()
+  last = await daemons.start()
+  await arrived(40)
+  for (const { atMs } of copies().slice(30, 40)) expect(atMs - killedAtMs).toBeLessThan(15_000)
+  hold = undefined
+  release()
+  await world.settled()
+  expect(copies()).toHaveLength(40)
 }, 60_000)
 
 test('a daemon that is told to stop ends with 0, and leaves no lane owned and no row of its own', async () => {

@@ -21,6 +21,12 @@ test('a lane has two requests in flight at first, and as many as it may when the
   expect(mostInFlight(new LaneWindow(1), HEALTHY)).toBe(1)
 })
 
+test('after the death of a daemon it has at first as many as that one may have had', () => {
+  const window = new LaneWindow(100, 100)
+  expect(mostInFlight(window, { failing: true, recovering: false }, OK, 0)).toBe(2)
+  expect(mostInFlight(new LaneWindow(100, 100), HEALTHY, OK, 0)).toBe(100)
+})
+
 test('after a failure it has two', () => {
   const window = new LaneWindow(100)
   for (const ok of [true, true, true, false]) {

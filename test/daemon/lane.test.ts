@@ -35,6 +35,7 @@ function runLane(over: Partial<Record<keyof LaneDeps, unknown>>) {
     gates: new RequestGates({ healthy: { limit: 10, turn: 20 }, retry: { limit: 10, turn: 1 } }),
     readAhead: new ReadAhead(),
     maxInFlight: 10,
+    afterDeath: () => false,
     crowded: () => false,
     attempted: () => {},
     readDue: async () => [],

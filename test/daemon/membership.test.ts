@@ -91,6 +91,20 @@ test('a beat that stands still for more than five seconds means death, not befor
   expect(line!.durationMs).toBeGreaterThan(5000)
 })
 
+test('from three silent seconds on, and for a while behind the death, lanes may be those of a dead daemon', async () => {
+  await silentDaemon()
+  for (let n = 0; n < 2; n++) await look(1000)
+  expect(membership.hasSeenDeath).toBe(false)
+  await look(1000)
+  expect(membership.hasSeenDeath).toBe(true)
+  for (let n = 0; n < 3; n++) await look(1000)
+  expect(freed).toHaveLength(1)
+  nowMs += 14_000
+  expect(membership.hasSeenDeath).toBe(true)
+  nowMs += 2000
+  expect(membership.hasSeenDeath).toBe(false)
+})
+
 test('a time without a look of its own counts as one missed beat: nobody’s beat could move', async () => {
   await silentDaemon()
   for (let n = 0; n < 4; n++) await look(1000)

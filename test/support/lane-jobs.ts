@@ -50,7 +50,7 @@ function startLanes(world: DeliveryWorld, caFile: string): { lanes: Lanes; stop(
     onUnrecordable: (result) => lanes.unrecordable(result),
   })
   const record = recorder.push.bind(recorder)
-  const lanes: Lanes = new Lanes({ database, clock, keys, client, log, token, isSure: () => true, maxInFlight: 10, record, messagesDue: () => {} }) // prettier-ignore
+  const lanes: Lanes = new Lanes({ database, clock, keys, client, log, token, isSure: () => true, maxInFlight: 10, afterDeath: () => false, record, messagesDue: () => {} }) // prettier-ignore
   lanes.start()
   return {
     lanes,
