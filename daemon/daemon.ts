@@ -15,7 +15,7 @@ import { createMetrics, type Metrics } from '../src/metrics.ts'
 import { createMessageGateway } from '../src/messages/message-gateway.ts'
 import { Readiness } from '../src/readiness.ts'
 import type { Tracing } from '../src/spans.ts'
-import { createAddressPolicy } from '../src/webhooks/endpoint-address.ts'
+import { deliveryAddresses } from '../src/webhooks/endpoint-address.ts'
 import { createScheduler } from './agenda.ts'
 import { ATTEMPT_CLASSES } from './attempt-faults.ts'
 import { DeliveryTraces } from './delivery-traces.ts'
@@ -81,7 +81,7 @@ export async function startDaemon({
   const counts = new DeliveryCounts(ATTEMPT_CLASSES)
   const traces = tracing ? new DeliveryTraces({ knex: database.knex, tracing, log }) : undefined
   const client = createWebhookClient({
-    policy: createAddressPolicy(config.deliveryAllowCidrs),
+    policy: deliveryAddresses(config),
     caFiles: config.deliveryCaFiles,
     headers: { 'content-type': 'application/json', 'user-agent': `LaboratoryIntegrationService/${version}` },
     ...(config.deliveryDnsServers.length > 0 ? { dnsServers: config.deliveryDnsServers } : {}),

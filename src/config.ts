@@ -68,6 +68,7 @@ export interface Config {
   deliveryMaxInFlight: number
   /** Ranges that deliveries may reach besides public addresses. */
   deliveryAllowCidrs: string[]
+  deliveryDenyCidrs: string[]
   /** True where the loopback ranges are open only because nothing was set (development). */
   loopbackOpenedByDefault: boolean
   /** Files with trust anchors besides the public ones. */
@@ -180,13 +181,15 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 
   const cidrsText = raw('DELIVERY_ALLOW_CIDRS')
   const loopbackOpenedByDefault = cidrsText === undefined && !production
-  const deliveryAllowCidrs = (cidrsText ?? (loopbackOpenedByDefault ? LOOPBACK_CIDRS : ''))
-    .split(',')
-    .map((cidr) => cidr.trim())
-    .filter(Boolean)
-  for (const cidr of deliveryAllowCidrs) {
-    if (!isCidr(cidr)) faults.push(`DELIVERY_ALLOW_CIDRS: "${cidr}" is no range such as 10.0.0.0/8 or fd00::/8`)
+  const cidrs = (name: string, list: string) => {
+    const found = list.split(',').flatMap((cidr) => cidr.trim() || [])
+    for (const cidr of found) {
+      if (!isCidr(cidr)) faults.push(`${name}: "${cidr}" is no range such as 10.0.0.0/8 or fd00::/8`)
+    }
+    return found
   }
+  const deliveryAllowCidrs = cidrs('DELIVERY_ALLOW_CIDRS', cidrsText ?? (loopbackOpenedByDefault ? LOOPBACK_CIDRS : ''))
+  const deliveryDenyCidrs = cidrs('DELIVERY_DENY_CIDRS', text('DELIVERY_DENY_CIDRS') ?? '')
 
   const deliveryDnsServers = (text('DELIVERY_DNS_SERVERS') ?? '').split(',').flatMap((server) => server.trim() || [])
   try {
@@ -276,6 +279,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     minWarningLeadSeconds: integer('MIN_WARNING_LEAD_SECONDS', 0, 0, 31_536_000),
     deliveryMaxInFlight: integer('DELIVERY_MAX_IN_FLIGHT', 10, 1, 100),
     deliveryAllowCidrs,
+    deliveryDenyCidrs,
     loopbackOpenedByDefault,
     deliveryCaFiles,
     deliveryDnsServers,

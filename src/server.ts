@@ -29,7 +29,7 @@ import { referenceDirOf } from './reference-pages.ts'
 import { onStopRequest } from './stop-request.ts'
 import { startTracing } from './tracing.ts'
 import { VERSION } from './version.ts'
-import { createAddressPolicy } from './webhooks/endpoint-address.ts'
+import { deliveryAddresses } from './webhooks/endpoint-address.ts'
 
 /** Requests that are running when the process is told to stop get this long. */
 const DRAIN_LIMIT_MS = 10_000
@@ -77,7 +77,7 @@ async function main(): Promise<void> {
     tracing,
     accessTokenTtlSeconds: config.accessTokenTtlSeconds,
     crmCalls: CRM_CALLS,
-    addressPolicy: createAddressPolicy(config.deliveryAllowCidrs),
+    addressPolicy: deliveryAddresses(config),
     hint: (kind, eventId) => hints.send(kind, { eventId }),
   }
   const stopReportSweep = startReportSweep({ ...deps, knex: database.knex })

@@ -110,6 +110,15 @@ test.each(['SMTP_URL', 'SMS_GATEWAY_URL', 'MESSAGE_GATEWAY_URL'])(
   },
 )
 
+test.each(['DELIVERY_ALLOW_CIDRS', 'DELIVERY_DENY_CIDRS'])('%s that is no list of ranges is refused', (name) => {
+  expect(faultsOf({ [name]: '10.0.0.0/8, fd00::/8,' })).toEqual([])
+  for (const cidr of ['10.0.0.0/33', '10.0.0.1', 'lab.internal']) {
+    expect(faultsOf({ [name]: `8.8.8.0/24,${cidr}` })).toEqual([
+      `${name}: "${cidr}" is no range such as 10.0.0.0/8 or fd00::/8`,
+    ])
+  }
+})
+
 test('TLS to the database that is not understood is refused, and nothing that has to do with it is passed over', () => {
   const of = (end: string, host = 'db.internal') => faultsOf({ MYSQL_URL: `mysql://lis:secret@${host}/lis${end}` })
   const caFile = new URL('support/tls.ts', import.meta.url).pathname

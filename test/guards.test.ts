@@ -159,7 +159,10 @@ test('an answer without an end is read no further than its first 16 KB', async (
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8', '::1/128']), caFiles: [tls.caFile] })
+  const client = createWebhookClient({
+    policy: createAddressPolicy({ allow: ['127.0.0.0/8', '::1/128'] }),
+    caFiles: [tls.caFile],
+  })
   const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}/`
   const outcome = await client.post({ accountId: 'any', endpoint, headers: {}, body: Buffer.from('{}') })
   expect(outcome).toMatchObject({ ok: true, status: 200 })

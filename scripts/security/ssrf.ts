@@ -77,7 +77,7 @@ async function judge(world: BenchWorld, sent: Sent[]): Promise<{ faults: string[
 
 /** What the API says to somebody who registers such an endpoint. */
 function registered(): string[] {
-  const policy = createAddressPolicy([])
+  const policy = createAddressPolicy()
   const literals = ATTACKS.filter(({ isLiteral }) => isLiteral).flatMap(({ endpoints }) => endpoints)
   return literals.filter((endpoint) => refusedEndpoint(endpoint, policy) === undefined)
 }

@@ -1,9 +1,10 @@
 /**
- * Which addresses may be called (decisions 5). Pure: used on literals at registration and on every resolved address at
+ * Which addresses may be called (decisions 5). Used on literals at registration and on every resolved address at
  * each connection. The check is made on the parsed form, never on text: `127.1`, `0x7f000001` and `[::ffff:127.0.0.1]` are
  * all parsed before they get here.
  */
 import { BlockList, isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { clipped } from '../errors.ts'
 
 /** Sources: IANA's IPv4 special-purpose registry, and 168.63.129.16 (a cloud provider's host agent). */
@@ -45,32 +46,63 @@ export interface AddressPolicy {
   allows(address: string): boolean
 }
 
-/** @param allowCidrs ranges that are open besides public addresses, e.g. `10.0.0.0/8`; for private installations */
-export function createAddressPolicy(allowCidrs: string[]): AddressPolicy {
-  const opened4 = new BlockList()
-  const opened6 = new BlockList()
-  for (const cidr of allowCidrs) {
-    const [address, prefix] = cidr.split('/') as [string, string]
-    if (isIP(address) === 4) opened4.addSubnet(address, Number(prefix), 'ipv4')
-    else opened6.addSubnet(address, Number(prefix), 'ipv6')
-  }
+export interface AddressRanges {
+  /** Open besides public addresses, e.g. `10.0.0.0/8`; for private installations. */
+  allow?: string[]
+  /** Never called, public or opened. */
+  deny?: string[]
+  /** Addresses of this machine: refused where they are public too, unless they are opened. */
+  own?: string[]
+}
+
+export function createAddressPolicy({ allow = [], deny = [], own = [] }: AddressRanges = {}): AddressPolicy {
+  const isOpened = inRanges(allow)
+  const isDenied = inRanges(deny)
+  const isOwn = inRanges(own.map((address) => `${address}/${isIP(address) === 4 ? 32 : 128}`))
   return {
     allows(address) {
-      switch (isIP(address)) {
-        case 4:
-          return opened4.check(address, 'ipv4') || !refused4.check(address, 'ipv4')
-        case 6:
-          // A mapped address (::ffff:10.0.0.1) is outside 2000::/3 and so refused; BlockList would match it against the
-          // IPv4 rules when asked as IPv6, so mapped forms never reach the opened ranges.
-          if (isMapped(address)) return false
-          return (
-            opened6.check(address, 'ipv6') || (globalUnicast.check(address, 'ipv6') && !refused6.check(address, 'ipv6'))
-          )
-        default:
-          return false
-      }
+      const family = isIP(address)
+      // A mapped address (::ffff:10.0.0.1) is outside 2000::/3 and so refused; BlockList would match it against the
+      // IPv4 rules when asked as IPv6, so mapped forms never reach the opened ranges.
+      if (family === 0 || (family === 6 && isMapped(address)) || isDenied(address)) return false
+      return isOpened(address) || (isPublic(address) && !isOwn(address))
     },
   }
+}
+
+function isPublic(address: string): boolean {
+  if (isIP(address) === 4) return !refused4.check(address, 'ipv4')
+  return globalUnicast.check(address, 'ipv6') && !refused6.check(address, 'ipv6')
+}
+
+/** One list for each family: a list of both would match an IPv4 rule against mapped addresses. */
+function inRanges(cidrs: string[]): (address: string) => boolean {
+  const ranges = { ipv4: new BlockList(), ipv6: new BlockList() }
+  for (const cidr of cidrs) {
+    const [address, prefix] = cidr.split('/') as [string, string]
+    const family = familyOf(address)
+    ranges[family].addSubnet(address, Number(prefix), family)
+  }
+  return (address) => ranges[familyOf(address)].check(address, familyOf(address))
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIP(address) === 4 ? 'ipv4' : 'ipv6'
+}
+
+/** What an API lets be registered and a daemon calls. */
+export function deliveryAddresses(settings: {
+  deliveryAllowCidrs: string[]
+  deliveryDenyCidrs: string[]
+}): AddressPolicy {
+  const { deliveryAllowCidrs: allow, deliveryDenyCidrs: deny } = settings
+  return createAddressPolicy({ allow, deny, own: ownAddresses() })
+}
+
+/** Those of this machine that others can reach it by, as they are now. */
+function ownAddresses(): string[] {
+  const found = Object.values(networkInterfaces()).flatMap((interfaces) => interfaces ?? [])
+  return found.flatMap(({ address, internal }) => (internal ? [] : [address]))
 }
 
 function isMapped(address: string): boolean {

@@ -47,7 +47,7 @@ beforeAll(async () => {
   authority = await issue({ isAuthority: true })
   const caFile = join(folder, 'ca.pem')
   writeFileSync(caFile, authority.pem)
-  client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [caFile] }, 5000)
+  client = createWebhookClient({ policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [caFile] }, 5000)
 })
 afterAll(async () => {
   await client.close()

@@ -84,10 +84,7 @@ describe('a request', () => {
   })
 
   test('that fails at once is told of after it was sent, so that thousands of them can follow each other', async () => {
-    const guarded = createWebhookClient(
-      { policy: createAddressPolicy([]), caFiles: [endpoints.tls.caFile] },
-      DEADLINE_MS,
-    )
+    const guarded = createWebhookClient({ policy: createAddressPolicy(), caFiles: [endpoints.tls.caFile] }, DEADLINE_MS)
     let failed = 0
     await new Promise<void>((resolve) => {
       const send = () => {
@@ -177,7 +174,7 @@ describe('connections', () => {
 describe('what happens to a connection after its attempt', () => {
   test('concerns nobody: resets, floods and late answers', async () => {
     const short = createWebhookClient(
-      { policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [endpoints.tls.caFile] },
+      { policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [endpoints.tls.caFile] },
       300,
     )
     const started = await endpoints.server((socket, _n, connection) => {

@@ -18,7 +18,10 @@ beforeAll(async () => {
   tls = await createTestTls()
 })
 beforeEach(() => {
-  client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8', '::1/128']), caFiles: [tls.caFile] }, 5000)
+  client = createWebhookClient(
+    { policy: createAddressPolicy({ allow: ['127.0.0.0/8', '::1/128'] }), caFiles: [tls.caFile] },
+    5000,
+  )
 })
 afterEach(() => client.close())
 afterAll(() => tls.remove())

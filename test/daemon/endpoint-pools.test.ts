@@ -24,7 +24,7 @@ test('connections that are given up together are closed a few at a time, with ti
   )
   const sockets: TLSSocket[] = []
   const connect = createEndpointConnector({
-    policy: createAddressPolicy(['127.0.0.0/8']),
+    policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }),
     caFiles: [endpoints.tls.caFile],
   })
   const pools = new EndpointPools((...args) => {

@@ -44,7 +44,7 @@ beforeEach(async () => {
     monotonicMs: () => monotonicMs() + ahead.monotonicMs,
     utcMs: () => processClock.nowMs() + ahead.utcMs,
   }
-  const policy = createAddressPolicy(['127.0.0.0/8'])
+  const policy = createAddressPolicy({ allow: ['127.0.0.0/8'] })
   client = createWebhookClient({ policy, caFiles: [trusted.caFile], sessionClocks }, 5000)
 })
 afterEach(async () => {

@@ -20,7 +20,7 @@ let client: WebhookClient
 beforeAll(async () => {
   tls = await createTestTls()
   endpoint = await startTimedEndpoint(tls)
-  client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [tls.caFile] })
+  client = createWebhookClient({ policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [tls.caFile] })
 })
 afterAll(async () => {
   await client.close()

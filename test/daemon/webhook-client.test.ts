@@ -15,7 +15,10 @@ const open: { close(): Promise<void> }[] = []
 
 beforeAll(async () => {
   tls = await createTestTls()
-  client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [tls.caFile] }, DEADLINE_MS)
+  client = createWebhookClient(
+    { policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [tls.caFile] },
+    DEADLINE_MS,
+  )
 })
 afterEach(async () => {
   for (const server of open.splice(0)) await server.close()
@@ -180,7 +183,10 @@ describe('a remote fault is a value', () => {
   })
 
   test('a certificate of an unknown authority is refused before any HTTP is sent', async () => {
-    const stranger = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [] }, DEADLINE_MS)
+    const stranger = createWebhookClient(
+      { policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [] },
+      DEADLINE_MS,
+    )
     const server = await receiver()
     expect(await post(`${server.url}/`, stranger)).toMatchObject({ ok: false, class: 'tls' })
     expect(server.requests).toHaveLength(0)
@@ -194,7 +200,7 @@ describe('a remote fault is a value', () => {
   })
 
   test('a literal address that is not opened is never connected to', async () => {
-    const guarded = createWebhookClient({ policy: createAddressPolicy([]), caFiles: [tls.caFile] }, DEADLINE_MS)
+    const guarded = createWebhookClient({ policy: createAddressPolicy(), caFiles: [tls.caFile] }, DEADLINE_MS)
     const server = await rawServer(() => {})
     expect(await post(`https://127.0.0.1:${server.port}/`, guarded)).toMatchObject({ class: 'address_refused' })
     expect(await post(`https://localhost:${server.port}/`, guarded)).toMatchObject({ class: 'address_refused' })
@@ -204,7 +210,7 @@ describe('a remote fault is a value', () => {
 
   test('a name server that is silent costs no more than the deadline', async () => {
     const lost = createWebhookClient(
-      { policy: createAddressPolicy([]), caFiles: [], dnsServers: ['127.0.0.1:9'] },
+      { policy: createAddressPolicy(), caFiles: [], dnsServers: ['127.0.0.1:9'] },
       DEADLINE_MS,
     )
     const outcome = await post('https://partner.example.com/', lost)
@@ -226,7 +232,7 @@ describe('a name', () => {
   ])('%s is a fault of the name look-up', async (_, answer) => {
     const nameServer = await startNameServer(() => answer)
     const asking = createWebhookClient(
-      { policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [], dnsServers: [nameServer.address] },
+      { policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [], dnsServers: [nameServer.address] },
       DEADLINE_MS,
     )
     expect(await post('https://partner.example.com/', asking)).toMatchObject({ ok: false, class: 'dns', status: null })
@@ -243,7 +249,7 @@ test.each([
 ] as const)('a name that is answered %s', async (_, answer, deadlineMs, expected) => {
   const server = await receiver()
   const nameServer = await startNameServer((__, family) => (family === 4 ? { ...answer, addresses: [...answer.addresses] } : {})) // prettier-ignore
-  const policy = createAddressPolicy(['127.0.0.0/8'])
+  const policy = createAddressPolicy({ allow: ['127.0.0.0/8'] })
   const asking = createWebhookClient({ policy, caFiles: [tls.caFile], dnsServers: [nameServer.address] }, deadlineMs)
   // Where it is connected to, the receiver's certificate is for another name: the fault of TLS tells that it was.
   const outcome = await post(`https://partner.example.com:${server.port}/`, asking)
@@ -259,7 +265,7 @@ describe.each([1, 2])('with %i name servers that answer about one family alone',
   async function asked(answerOf: (family: 4 | 6) => NameAnswer) {
     const server = await rawServer(() => {})
     const nameServers = await Promise.all(Array.from({ length: count }, () => startNameServer((_, family) => answerOf(family)))) // prettier-ignore
-    const policy = createAddressPolicy(['127.0.0.0/8'])
+    const policy = createAddressPolicy({ allow: ['127.0.0.0/8'] })
     const dnsServers = nameServers.map(({ address }) => address)
     const asking = createWebhookClient({ policy, caFiles: [tls.caFile], dnsServers }, 5000)
     const outcome = await post(`https://partner.example.com:${server.port}/`, asking)

@@ -115,7 +115,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     retention: { payloadRetentionDays: 30, logRetentionDays: 90 },
     smsSender,
     baseUrl: () => `http://127.0.0.1:${port}`,
-    addressPolicy: createAddressPolicy([]),
+    addressPolicy: createAddressPolicy(),
     // What is foretold is told once more when it is committed.
     hint: (kind) => (hints += Number(kind !== 'committing')),
     serves,

@@ -42,7 +42,7 @@ function startLanes(world: DeliveryWorld, caFile: string): { lanes: Lanes; stop(
   const own = newId(0)
   const token = () => own
   const log = createLogger('daemon', 'silent')
-  const client = createWebhookClient({ policy: createAddressPolicy(['127.0.0.0/8']), caFiles: [caFile] })
+  const client = createWebhookClient({ policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [caFile] })
   const recorder = new Recorder({
     ...{ batch: database.batch, token, clock, log },
     rules: { ...world.config(), random: () => 0 },

@@ -31,7 +31,7 @@ export class RawEndpoints {
 
   newClient(): WebhookClient {
     return createWebhookClient(
-      { policy: createAddressPolicy(['127.0.0.0/8', '::1/128']), caFiles: [this.tls.caFile] },
+      { policy: createAddressPolicy({ allow: ['127.0.0.0/8', '::1/128'] }), caFiles: [this.tls.caFile] },
       DEADLINE_MS,
     )
   }

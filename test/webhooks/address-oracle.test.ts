@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
 
 const RUNS = Number(process.env.ADDRESS_RUNS ?? 20_000)
-const policy = createAddressPolicy([])
+const policy = createAddressPolicy()
 
 /** First and last, as the registries have them. */
 const REFUSED_V4: [number, number][] = [

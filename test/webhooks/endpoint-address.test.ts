@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { createAddressPolicy, refusedEndpoint } from '../../src/webhooks/endpoint-address.ts'
 
-const policy = createAddressPolicy([])
+const policy = createAddressPolicy()
 
 describe('an address', () => {
   test.each([
@@ -47,15 +47,30 @@ describe('an address', () => {
   })
 
   test('a range that is opened is allowed, its neighbour is not', () => {
-    const opened = createAddressPolicy(['10.1.0.0/16', 'fd00::/8'])
+    const opened = createAddressPolicy({ allow: ['10.1.0.0/16', 'fd00::/8'] })
     expect(opened.allows('10.1.2.3')).toBe(true)
     expect(opened.allows('10.2.0.0')).toBe(false)
     expect(opened.allows('fd12::1')).toBe(true)
     expect(opened.allows('fc00::1')).toBe(false)
   })
 
+  test('a range that is denied is refused, public or opened, its neighbour is not', () => {
+    const policy = createAddressPolicy({ allow: ['10.0.0.0/8'], deny: ['10.1.0.0/16', '8.8.8.0/24', '2606:4700::/32'] })
+    for (const address of ['10.1.2.3', '8.8.8.8', '2606:4700:4700::1111']) expect(policy.allows(address)).toBe(false)
+    for (const address of ['10.2.0.0', '8.8.9.8', '2606:4701::1']) expect(policy.allows(address)).toBe(true)
+  })
+
+  test('a public address of the machine itself is refused, unless it is opened', () => {
+    const own = ['8.8.8.8', '2606:4700:4700::1111', '10.0.0.7', 'fe80::1%eth0']
+    const policy = createAddressPolicy({ own })
+    for (const address of own) expect(policy.allows(address)).toBe(false)
+    for (const address of ['8.8.8.9', '2606:4700:4700::1112']) expect(policy.allows(address)).toBe(true)
+    const opened = createAddressPolicy({ own, allow: ['8.8.8.8/32', '10.0.0.0/8'] })
+    for (const address of ['8.8.8.8', '10.0.0.7']) expect(opened.allows(address)).toBe(true)
+  })
+
   test('a mapped IPv6 form never inherits an opened IPv4 range', () => {
-    const opened = createAddressPolicy(['127.0.0.0/8'])
+    const opened = createAddressPolicy({ allow: ['127.0.0.0/8'] })
     expect(opened.allows('127.0.0.1')).toBe(true)
     expect(opened.allows('::ffff:127.0.0.1')).toBe(false)
     expect(opened.allows('::ffff:7f00:1')).toBe(false)
@@ -145,7 +160,7 @@ describe('an endpoint', () => {
   })
 
   test('on an opened range can be registered', () => {
-    const opened = createAddressPolicy(['127.0.0.0/8'])
+    const opened = createAddressPolicy({ allow: ['127.0.0.0/8'] })
     expect(refusedEndpoint('https://127.0.0.1:9443/', opened)).toBeUndefined()
     expect(refusedEndpoint('https://localhost:9443/', opened)).toBeUndefined()
   })
