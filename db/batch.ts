@@ -6,6 +6,7 @@ import type { Knex } from 'knex'
 import { monotonicMs } from '../src/clock.ts'
 import { lastCommitAtMs, requireTimeToCommit, tooLate } from './deadline.ts'
 import { endWhenReadOnly } from './read-only-connection.ts'
+import { microsecondsOf, TIME_WHEN_REACHED } from './server-time.ts'
 import type { ConnectionWatch } from './silent-connection.ts'
 import {
   createPool,
@@ -73,9 +74,9 @@ const BEGINS_BY_ITSELF = 'SET autocommit=0'
 
 /** How long a connection's view of the server's clock serves, in milliseconds. */
 const CLOCK_VIEW_MS = 10_000
-/** By SYSDATE: the time at which it is reached, and the server's own also where a session has set its timestamp. */
-const CLOCK = 'sysdate(6)'
-const CLOCK_MICROSECONDS = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${CLOCK})`
+/** The server's own time, also where a session has set its timestamp. */
+const CLOCK = TIME_WHEN_REACHED
+const CLOCK_MICROSECONDS = microsecondsOf(CLOCK)
 /** What the server answers where an unsigned subtraction falls below zero. */
 const ER_DATA_OUT_OF_RANGE = 1690
 

@@ -9,6 +9,7 @@ import { createBatchPool, ServerClockMoved, type BatchPool } from './batch.ts'
 import { requireTimeToCommit, runBefore, tooLate, withoutDeadline } from './deadline.ts'
 import { parseMysqlUrl } from './mysql-url.ts'
 import { endWhenReadOnly } from './read-only-connection.ts'
+import { SELECT_SERVER_SECONDS } from './server-time.ts'
 import { ConnectionWatch, type DriverConnection } from './silent-connection.ts'
 
 /** Deadlock: the server rolled the whole transaction back. Also a cluster's answer to COMMIT. */
@@ -115,8 +116,7 @@ export function connectDatabase(mysqlUrl: string, poolSize = 10): Database {
         }),
       ),
     readTimeMs: async () => {
-      // UNIX_TIMESTAMP of UTC_TIMESTAMP is right because the session's time zone is UTC.
-      const [rows] = await knex.raw('SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(3)) AS seconds')
+      const [rows] = await knex.raw(SELECT_SERVER_SECONDS)
       return Math.round(Number(rows[0].seconds) * 1000)
     },
     close: async () => {

@@ -1,11 +1,13 @@
 /**
  * Rules of the code that no compiler knows. One line for each breach; exit code 1 when there is any.
+ *
+ *     node scripts/check-rules.ts [folder of another tree]
  */
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import ts from 'typescript'
 
-const ROOT = join(import.meta.dirname, '..')
+const ROOT = resolve(process.argv[2] ?? join(import.meta.dirname, '..'))
 const FOLDERS = ['src', 'daemon', 'db', 'scripts', 'test']
 
 /** Packages that stay behind a file, so that replacing one changes little. */
@@ -20,6 +22,12 @@ const ONLY_IMPORTERS: Record<string, string[]> = {
 
 /** Settings come from the first; the second tells a library what it asks the environment for, and reads nothing. */
 const KNOWS_THE_ENVIRONMENT = ['src/config.ts', 'daemon/agenda-debug.ts']
+
+/** The one file whose SQL names the server's clock. */
+const KNOWS_THE_SERVERS_CLOCK = 'db/server-time.ts'
+/** Functions of MySQL and MariaDB that read a clock. Those in the second half do so without brackets too, and with a digit in them. */
+const CLOCK_IN_SQL =
+  /\b(?:NOW|SYSDATE|CURDATE|CURTIME|UNIX_TIMESTAMP)\s*\(\s*\d?\s*\)|\b(?:CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|LOCALTIME|LOCALTIMESTAMP|UTC_TIMESTAMP|UTC_DATE|UTC_TIME)\b/i
 
 /** Tools that want a default export. */
 const DEFAULT_EXPORTS = ['test/vitest.config.ts', 'test/support/global-setup.ts']
@@ -66,6 +74,9 @@ function check(path: string): string[] {
         breach(node, 'the time comes from src/clock.ts: no new Date() without an argument')
       }
     }
+    if ((isShipped || folder === 'db') && path !== KNOWS_THE_SERVERS_CLOCK && namesTheServersClock(node)) {
+      breach(node, `the server's time comes from ${KNOWS_THE_SERVERS_CLOCK}: no clock in SQL`)
+    }
     if (
       isShipped &&
       !KNOWS_THE_ENVIRONMENT.includes(path) &&
@@ -80,6 +91,12 @@ function check(path: string): string[] {
   return breaches
 }
 
+/** Also knex's own `fn.now()`. */
+function namesTheServersClock(node: ts.Node): boolean {
+  if (ts.isPropertyAccessExpression(node)) return /\.fn\??\.now$/.test(node.getText())
+  return (ts.isStringLiteralLike(node) || ts.isTemplateLiteralToken(node)) && CLOCK_IN_SQL.test(node.text)
+}
+
 function isDefaultExport(node: ts.Node): boolean {
   if (ts.isExportAssignment(node)) return true
   return (
@@ -88,11 +105,13 @@ function isDefaultExport(node: ts.Node): boolean {
   )
 }
 
-const files = FOLDERS.flatMap((folder) =>
-  readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
-    .map((name) => join(folder, name)),
-).filter((path) => !path.startsWith('src/generated/'))
+const files = FOLDERS.filter((folder) => existsSync(join(ROOT, folder)))
+  .flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => join(folder, name)),
+  )
+  .filter((path) => !path.startsWith('src/generated/'))
 const breaches = files.flatMap(check)
 for (const line of breaches) console.log(line)
 process.exit(breaches.length > 0 ? 1 : 0)

@@ -3,6 +3,7 @@
  */
 import { COMMIT, type BatchPool, type BatchResult, type Statement } from '../../db/batch.ts'
 import { isRetriable, withinBudget } from '../../db/connection.ts'
+import { microsecondsOf, SERVER_TIME, TIME_WHEN_REACHED } from '../../db/server-time.ts'
 import {
   budgetOf,
   BYTES,
@@ -13,9 +14,9 @@ import {
   type CrmBudget,
 } from './crm-budget-rules.ts'
 
-const NOW = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+const NOW = microsecondsOf(SERVER_TIME)
 /** The same when it is reached. */
-const LOCKED_NOW = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))`
+const LOCKED_NOW = microsecondsOf(TIME_WHEN_REACHED)
 const packed = (microseconds: string) => `UNHEX(LPAD(HEX(${microseconds}), 16, '0'))`
 const windowStart = (microseconds: string) => packed(`${microseconds} - ${CRM_WINDOW_SECONDS * 1_000_000}`)
 const isAccepted = (now: string, start: string) => `LEFT(calls, 8) <= ${start} AND RIGHT(calls, 8) <= ${now}`

@@ -4,6 +4,7 @@
  */
 import type { Knex } from 'knex'
 import { COMMIT, type BatchPool, type Send } from '../../db/batch.ts'
+import { SERVER_TIME_MS } from '../../db/server-time.ts'
 import { queueMovedStatement } from './lanes-repository.ts'
 
 /**
@@ -26,7 +27,7 @@ const OTHERS = ['messages', 'mails', 'sms_messages']
 export async function noteClock(knex: Knex): Promise<boolean> {
   if (await raiseMark(knex)) return true
   await knex('purge_runs')
-    .insert({ name: MARK, due_at: knex.raw('UTC_TIMESTAMP(3)') })
+    .insert({ name: MARK, due_at: knex.raw(SERVER_TIME_MS) })
     .onConflict()
     .ignore()
   return raiseMark(knex)
@@ -35,8 +36,8 @@ export async function noteClock(knex: Knex): Promise<boolean> {
 async function raiseMark(knex: Knex): Promise<boolean> {
   const changed: number = await knex('purge_runs')
     .where({ name: MARK })
-    .whereRaw(`due_at <= UTC_TIMESTAMP(3) + INTERVAL ${TOLERATED_SECONDS} SECOND`)
-    .update({ due_at: knex.raw('GREATEST(due_at, UTC_TIMESTAMP(3))') })
+    .whereRaw(`due_at <= ${SERVER_TIME_MS} + INTERVAL ${TOLERATED_SECONDS} SECOND`)
+    .update({ due_at: knex.raw(`GREATEST(due_at, ${SERVER_TIME_MS})`) })
   return changed === 1
 }
 
@@ -62,7 +63,7 @@ export function moveBackWithClock(
   return batch.transaction(async (send) => {
     const [marks] = await send([
       {
-        sql: 'SELECT due_at AS seen, UTC_TIMESTAMP(3) AS now FROM purge_runs WHERE name = ? FOR UPDATE',
+        sql: `SELECT due_at AS seen, ${SERVER_TIME_MS} AS now FROM purge_runs WHERE name = ? FOR UPDATE`,
         values: [MARK],
       },
     ])

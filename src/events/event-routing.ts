@@ -2,6 +2,7 @@
  * Who gets an event (decisions 4), as SQL over sets, and the fan-out that writes it down.
  */
 import { COMMIT, type BatchPool, type BatchResult, type Send, type Statement } from '../../db/batch.ts'
+import { SERVER_TIME_MS } from '../../db/server-time.ts'
 import { routedStatements } from '../deliveries/packed-rows.ts'
 import { handOverStatement } from '../messages/messages-repository.ts'
 
@@ -62,7 +63,7 @@ const MATCHING_WEBHOOKS = `
  * The daemon's time, or the server's where that is behind: a daemon that has not yet seen that the clock was set back would
  * leave its copies waiting until the old time has come again.
  */
-const DUE_NOW = 'LEAST(CAST(? AS DATETIME(3)), UTC_TIMESTAMP(3))'
+const DUE_NOW = `LEAST(CAST(? AS DATETIME(3)), ${SERVER_TIME_MS})`
 
 const fanOutAt = (due: string) => `
   INSERT INTO delivery_queue (webhook_id, due_at, event_id, attempts, epoch)

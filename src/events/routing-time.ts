@@ -4,6 +4,7 @@
  * or another server with a clock of its own took over.
  */
 import type { Knex } from 'knex'
+import { SELECT_SERVER_SECONDS, SERVER_TIME } from '../../db/server-time.ts'
 import { firstIdOf } from '../ids.ts'
 
 /** @param lab the lab's id in the statement around it, the same for all its rows or a column; it is named twice */
@@ -23,8 +24,8 @@ export function routingTimeOfEach(lab: string): string {
 }
 
 function timeAfter(noted: (column: string) => string): string {
-  const times = ['active_from', 'inactive_from'].map((column) => `COALESCE((${noted(column)}), UTC_TIMESTAMP(6))`)
-  return `GREATEST(UTC_TIMESTAMP(6), ${times.join(', ')})`
+  const times = ['active_from', 'inactive_from'].map((column) => `COALESCE((${noted(column)}), ${SERVER_TIME})`)
+  return `GREATEST(${SERVER_TIME}, ${times.join(', ')})`
 }
 
 /** What is given before it is recorded, by a clock that is followed once a second, may be so much older than its event. */
@@ -39,7 +40,7 @@ const lastIdBefore = (nowMs: number) => firstIdOf(Math.max(0, nowMs - ID_BEFORE_
  */
 function afterAll(lab: string): string {
   const ahead = `SELECT MAX(e.recorded_at) FROM events e FORCE INDEX (events_lab) WHERE e.lab_id = ${lab} AND e.id > ?`
-  return `GREATEST(${routingTime(lab)}, COALESCE((${ahead}), UTC_TIMESTAMP(6))) + INTERVAL 1 MICROSECOND`
+  return `GREATEST(${routingTime(lab)}, COALESCE((${ahead}), ${SERVER_TIME})) + INTERVAL 1 MICROSECOND`
 }
 
 /**
@@ -48,7 +49,7 @@ function afterAll(lab: string): string {
  * @returns as text: a date of this process has no microseconds
  */
 export async function readBeginning(trx: Knex.Transaction, labId: string): Promise<string> {
-  const [[{ seconds }]] = await trx.raw('SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(3)) AS seconds')
+  const [[{ seconds }]] = await trx.raw(SELECT_SERVER_SECONDS)
   const before = lastIdBefore(Math.round(Number(seconds) * 1000))
   const [[{ at }]] = await trx.raw(`SELECT CAST(${afterAll('?')} AS CHAR) AS at`, [labId, labId, labId, before])
   return at
