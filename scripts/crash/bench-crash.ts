@@ -118,12 +118,13 @@ async function main(): Promise<boolean> {
     console.log(summary(verdict))
     for (const line of complaints(verdict)) console.log(line)
     console.log(
-      `in flight or not yet recorded at the kills=${verdict.inFlight} (answers at most ${Math.round(verdict.oldestUnrecordedMs)} ms old) tried again after at most ${Math.round(verdict.slowestRetryMs)} ms, while the killing went on`,
+      `in flight or not yet recorded at the kills=${verdict.inFlight} (answers at most ${Math.round(verdict.oldestUnrecordedMs)} ms old) tried again after at most ${Math.round(verdict.slowestRetryMs)} ms, while the killing went on, late=${verdict.late.length}`,
     )
     console.log(
       `failures without a kill=${result.unprovoked} first success after the database's return: ${Math.round(result.slowestRecoveryMs)} ms at most`,
     )
-    isRight &&= isSound(verdict) && verdict.explained <= verdict.inFlight && result.unprovoked === 0
+    isRight &&= isSound(verdict) && verdict.late.length === 0
+    isRight &&= verdict.explained <= verdict.inFlight && result.unprovoked === 0
     console.log(
       `bench-crash: ${spent + left} kills in ${Math.round((monotonicMs() - startedAtMs) / 1000)} s, ${isRight ? 'all as it must be' : 'NOT as it must be'}`,
     )

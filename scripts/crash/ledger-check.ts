@@ -10,6 +10,10 @@ const EXPLAINED_WITHIN_MS = 11_000
 const RECORDED_WITHIN_MS = 1000
 /** A kill is written down a moment before the receiver has read all that was sent until then. */
 const READ_WITHIN_MS = 500
+/** What a kill left unrecorded is sent again within this time. */
+const RETRIED_WITHIN_MS = 15_000
+/** Of an endpoint that doesn't answer so many are under way; the others go when one of these has ended. */
+const SLOW_WINDOW = 2
 /** An answer that came later than this counts as a failure, and is rightly followed by another attempt. */
 const ANSWER_LIMIT_MS = 10_000
 
@@ -46,6 +50,8 @@ export interface Verdict {
   oldestUnrecordedMs: number
   /** From a kill to the next attempt of what was in flight, the slowest. */
   slowestRetryMs: number
+  /** Sent again later than it must be, although there was room. */
+  late: string[]
 }
 
 export function readEvidence(folder: string): Evidence {
@@ -83,6 +89,8 @@ export function judge(evidence: Evidence): Verdict {
   }
   const known = new Set(events.map(({ event }) => event))
   const phantom = [...copies.values()].filter(([first]) => !known.has(first!.event)).map(([first]) => first!.event)
+  const ofWebhooks = Map.groupBy(evidence.receipts, ({ webhook }) => webhook)
+  const retries = [...copies.values()].flatMap((receipts) => retriesOf(receipts, faults))
   const again = [...copies.values()].flatMap((receipts) => repeats(receipts, faults))
   return {
     acknowledged: clients.filter(({ leadId }) => leadId !== null).length,
@@ -97,7 +105,10 @@ export function judge(evidence: Evidence): Verdict {
       (sum, { atMs }) => sum + evidence.receipts.filter((one) => isInFlight(one, atMs)).length,
       0,
     ),
-    slowestRetryMs: Math.max(0, ...[...copies.values()].flatMap((receipts) => retryWaits(receipts, faults))),
+    slowestRetryMs: retries.reduce((most, { waitMs }) => Math.max(most, waitMs), 0),
+    late: retries
+      .filter((retry) => isLate(retry, ofWebhooks.get(retry.again.webhook)!))
+      .map(({ again: { webhook, event }, waitMs }) => `${webhook} ${event} after ${Math.round(waitMs)} ms`),
   }
 }
 
@@ -141,14 +152,39 @@ function repeats(receipts: Receipt[], faults: KillerLine[]): Repeat[] {
   })
 }
 
-/** For each request that a kill of a daemon left unrecorded: how long from the kill to the next one of that copy. */
-function retryWaits(receipts: Receipt[], faults: KillerLine[]): number[] {
+interface Retry {
+  killedAtMs: number
+  again: Receipt
+  waitMs: number
+}
+
+/** For each request that a kill of a daemon left unrecorded: the next one of that copy, and how long after the kill it came. */
+function retriesOf(receipts: Receipt[], faults: KillerLine[]): Retry[] {
   return receipts.flatMap((receipt, n) => {
-    const next = receipts[n + 1]
-    if (!next) return []
-    const kill = faults.find(({ atMs, what }) => what === 'daemon' && atMs >= receipt.atMs && atMs < next.atMs)
-    return kill ? [next.atMs - kill.atMs] : []
+    const again = receipts[n + 1]
+    if (!again) return []
+    const kill = faults.find(({ atMs, what }) => what === 'daemon' && atMs >= receipt.atMs && atMs < again.atMs)
+    return kill ? [{ killedAtMs: kill.atMs, again, waitMs: again.atMs - kill.atMs }] : []
   })
+}
+
+/** By the time in which the endpoint had room for it: a slow one is given two requests at once, and its third waits for an answer. */
+function isLate({ killedAtMs, again, waitMs }: Retry, ofWebhook: Receipt[]): boolean {
+  if (waitMs <= RETRIED_WITHIN_MS) return false
+  const changes = ofWebhook
+    .filter((one) => one !== again && one.atMs >= killedAtMs && one.atMs < again.atMs)
+    .flatMap(({ atMs, answered }) => [
+      { atMs, by: 1 },
+      { atMs: Math.min(answered?.atMs ?? Infinity, atMs + ANSWER_LIMIT_MS, again.atMs), by: -1 },
+    ])
+    .sort((a, b) => a.atMs - b.atMs || a.by - b.by)
+  let [sinceMs, underWay, roomMs] = [killedAtMs, 0, 0]
+  for (const { atMs, by } of [...changes, { atMs: again.atMs, by: 0 }]) {
+    if (underWay < SLOW_WINDOW) roomMs += atMs - sinceMs
+    sinceMs = atMs
+    underWay += by
+  }
+  return roomMs > RETRIED_WITHIN_MS
 }
 
 export function summary({ lost, phantom, explained, unexplained }: Verdict): string {
@@ -160,11 +196,12 @@ export function isSound({ lost, phantom, unexplained }: Verdict): boolean {
 }
 
 /** The first few of each kind, for the person who looks for the cause. */
-export function complaints({ lost, phantom, unexplained }: Verdict): string[] {
+export function complaints({ lost, phantom, unexplained, late }: Verdict): string[] {
   const SHOWN = 5
   return [
     ...lost.slice(0, SHOWN).map((line) => `lost: ${line}`),
     ...phantom.slice(0, SHOWN).map((line) => `phantom: event ${line}`),
     ...unexplained.slice(0, SHOWN).map((line) => `twice without a reason: ${line}`),
+    ...late.slice(0, SHOWN).map((line) => `sent again too late after a kill: ${line}`),
   ]
 }

@@ -71,6 +71,36 @@ test('a second 2xx is explained by a kill of a daemon soon after the first, and 
   expect(Math.round(verdict().slowestRetryMs)).toBe(5990)
 })
 
+test('what a kill left unrecorded is sent again within 15 s, and is late after that', () => {
+  for (const lead of ['in time', 'late']) committed(lead)
+  receive('in time', 9000, undefined)
+  receive('late', 9001, undefined)
+  killed('daemon', 10_000)
+  receive('in time', 25_000, { status: 204, atMs: 25_001 })
+  receive('late', 25_001, { status: 204, atMs: 25_002 })
+  expect(verdict().late).toEqual(['w1 event-of-late after 15001 ms'])
+  // Nothing else is wrong with it.
+  expect(isSound(verdict())).toBe(true)
+})
+
+test('of a slow endpoint the third waits for one of two to be answered; with room for it, it is late', () => {
+  const leads = ['first', 'second', 'third', 'fourth']
+  for (const lead of leads) committed(lead)
+  for (const lead of leads) receive(lead, 9000, undefined)
+  killed('daemon', 10_000)
+  receive('first', 15_500, { status: 204, atMs: 24_500 })
+  receive('second', 15_600, { status: 204, atMs: 24_600 })
+  // There was room for 5.6 s before them, and since the first of them was answered.
+  receive('third', 33_000, { status: 204, atMs: 42_000 })
+  receive('fourth', 33_500, { status: 204, atMs: 42_000 })
+  expect(verdict().late).toEqual([])
+  expect(Math.round(verdict().slowestRetryMs)).toBe(23_500)
+  killed('daemon', 50_000)
+  receive('first', 50_100, { status: 204, atMs: 50_200 })
+  receive('fourth', 66_000, { status: 204, atMs: 66_001 })
+  expect(verdict().late).toEqual(['w1 event-of-fourth after 16000 ms'])
+})
+
 test('a kill explains what was sent before it and read a moment after it, and nothing that was read later', () => {
   for (const lead of ['moment', 'later']) committed(lead)
   killed('daemon', 10_000)
