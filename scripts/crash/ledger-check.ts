@@ -12,8 +12,8 @@ const RECORDED_WITHIN_MS = 1000
 const READ_WITHIN_MS = 500
 /** What a kill left unrecorded is sent again within this time. */
 const RETRIED_WITHIN_MS = 15_000
-/** Of an endpoint that doesn't answer so many are under way; the others go when one of these has ended. */
-const SLOW_WINDOW = 2
+/** Of an endpoint that fails so many are under way; the others go when one of these has ended. */
+const FAILING_WINDOW = 2
 /** An answer that came later than this counts as a failure, and is rightly followed by another attempt. */
 const ANSWER_LIMIT_MS = 10_000
 
@@ -168,7 +168,7 @@ function retriesOf(receipts: Receipt[], faults: KillerLine[]): Retry[] {
   })
 }
 
-/** By the time in which the endpoint had room for it: a slow one is given two requests at once, and its third waits for an answer. */
+/** By the time in which the endpoint had room for it: one that fails is given two requests at once, and its third waits for an answer. */
 function isLate({ killedAtMs, again, waitMs }: Retry, ofWebhook: Receipt[]): boolean {
   if (waitMs <= RETRIED_WITHIN_MS) return false
   const changes = ofWebhook
@@ -180,7 +180,7 @@ function isLate({ killedAtMs, again, waitMs }: Retry, ofWebhook: Receipt[]): boo
     .sort((a, b) => a.atMs - b.atMs || a.by - b.by)
   let [sinceMs, underWay, roomMs] = [killedAtMs, 0, 0]
   for (const { atMs, by } of [...changes, { atMs: again.atMs, by: 0 }]) {
-    if (underWay < SLOW_WINDOW) roomMs += atMs - sinceMs
+    if (underWay < FAILING_WINDOW) roomMs += atMs - sinceMs
     sinceMs = atMs
     underWay += by
   }

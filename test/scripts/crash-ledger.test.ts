@@ -83,7 +83,7 @@ test('what a kill left unrecorded is sent again within 15 s, and is late after t
   expect(isSound(verdict())).toBe(true)
 })
 
-test('of a slow endpoint the third waits for one of two to be answered; with room for it, it is late', () => {
+test('of an endpoint that fails the third waits for one of two to be answered; with room for it, it is late', () => {
   const leads = ['first', 'second', 'third', 'fourth']
   for (const lead of leads) committed(lead)
   for (const lead of leads) receive(lead, 9000, undefined)
