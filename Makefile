@@ -32,13 +32,13 @@ run: $(INSTALLED) ## Start everything: private database (unless MYSQL_URL is set
 	@$(COMPILED) exec node scripts/run.ts
 
 migrate: $(INSTALLED) ## Bring the database's schema up to this version
-	@$(COMPILED) exec node scripts/migrate.ts
+	@$(COMPILED) exec node --disable-proto=delete scripts/migrate.ts
 
 api: $(INSTALLED) ## Start one API process
-	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 --no-parallel-scavenge --no-allocation-site-pretenuring --v8-pool-size=1 --disable-sigusr1 src/server.ts
+	@$(SERVICE) exec node --max-semi-space-size=8 --heap-growing-percent=60 --no-parallel-scavenge --no-allocation-site-pretenuring --v8-pool-size=1 --disable-sigusr1 --disable-proto=delete src/server.ts
 
 daemon: $(INSTALLED) ## Start one daemon process
-	@$(SERVICE) exec node --max-semi-space-size=16 --no-parallel-scavenge --no-allocation-site-pretenuring --v8-pool-size=1 --disable-sigusr1 --max-inlined-bytecode-size=920 --max-inlined-bytecode-size-cumulative=1840 daemon/main.ts
+	@$(SERVICE) exec node --max-semi-space-size=16 --no-parallel-scavenge --no-allocation-site-pretenuring --v8-pool-size=1 --disable-sigusr1 --disable-proto=delete --max-inlined-bytecode-size=920 --max-inlined-bytecode-size-cumulative=1840 daemon/main.ts
 
 test: $(INSTALLED) ## Run the whole suite; needs nothing but this machine
 	@exec vitest run --config test/vitest.config.ts $(ARGS)

@@ -215,13 +215,24 @@ describe('the units of systemd', () => {
   test.each([
     ['api', 'src/server.ts'],
     ['daemon', 'daemon/main.ts'],
-  ])('bound the memory of the %s as make does', (name, script) => {
+    ['migrate', 'scripts/migrate.ts'],
+  ])('start the %s with the same arguments as make does', (name, script) => {
     const node = ['node', ...nodeArgumentsOf(script), script].join(' ')
     const { ExecStart, Environment } = settingsOf(`lis-${name}`)
     expect(ExecStart!.endsWith(node)).toBe(true)
-    expect(Environment).toBe(`MALLOC_ARENA_MAX=${SERVICE_ENV.MALLOC_ARENA_MAX}`)
     expect(text(PROJECT, 'Makefile')).toContain(`exec ${node}\n`)
+    if (name !== 'migrate') expect(Environment).toBe(`MALLOC_ARENA_MAX=${SERVICE_ENV.MALLOC_ARENA_MAX}`)
   })
+
+  test.each(['src/server.ts', 'daemon/main.ts', 'scripts/migrate.ts'])(
+    '%s runs where no prototype is reached by a name: __proto__ is one like any other',
+    (script) => {
+      const code = `const name = '__proto__'; const row = {}; row[name] = { polluted: 1 }
+        console.log(JSON.stringify([row.polluted, Object.keys(row), {}[name]]))`
+      const { stdout } = spawnSync(process.execPath, [...nodeArgumentsOf(script), '-e', code], { encoding: 'utf8' })
+      expect(JSON.parse(stdout)).toEqual([null, ['__proto__'], null])
+    },
+  )
 
   const canVerify = spawnSync('systemd-analyze', ['--version']).status === 0
   const WITHOUT_SYSTEMD = 'skipped: there is no systemd-analyze on this machine'
