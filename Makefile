@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-slow-clients
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +108,9 @@ bench-hostile: $(INSTALLED) ## Hold a daemon against every faulty endpoint at on
 
 bench-otp: $(INSTALLED) ## Whether the time of an answer tells a patient's number from nobody's: ARGS="--n 2000"
 	@exec node scripts/bench/otp-timing.ts $(ARGS)
+
+bench-foreign-ids: $(INSTALLED) ## Whether the time of an answer tells another account's id from nobody's: ARGS="--n 60"
+	@exec node scripts/bench/foreign-ids.ts $(ARGS)
 
 bench-slow-clients: $(INSTALLED) ## Besiege an API with slow and idle connections: ARGS="--slow 500 --idle 10000"
 	@exec node scripts/bench/slow-clients.ts $(ARGS)

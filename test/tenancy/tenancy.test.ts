@@ -10,6 +10,7 @@ import { buildLab, buildParty, buildPatient, buildTelecaller, subscribeBody } fr
 import { arbitraryOf, definitionsOf, type Schema } from '../support/contract-arbitraries.ts'
 import { buildTenant, requestOtp, subscribe, unknownId, type Tenant } from '../fuzz/fuzz-world.ts'
 import { CLIENT_HINTS, type Prepared } from '../fuzz/operation-hints.ts'
+import { areToldApart, medianDifference } from './answer-times.ts'
 import { idFieldsOf, malformed, NO_TEXTS, withField, type IdField, type IdKind } from './tenancy-table.ts'
 
 type Party = 'corporateUser' | 'organization'
@@ -20,6 +21,10 @@ let app: TestApp
 let tenants: Record<Mode, Tenant>
 let strangers: Record<Mode, Tenant>
 let cells = 0
+/** Calls of each kind by which another account's id must not be told from nobody's (`make bench-foreign-ids`); 0: times are not looked at. */
+const SAMPLES = Number(process.env.ID_SAMPLES ?? 0)
+const CONTROL_MS = Number(process.env.ID_CONTROL_MS ?? 0)
+const differences: number[] = []
 /** Which column says whose a row is, by table. */
 let ownedColumns: { name: string; col: string }[] | undefined
 
@@ -36,6 +41,11 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   console.log(`tenancy: ${cells} cells of ${fields.length} fields in ${MODES.length} modes`)
+  const largest = Math.max(...differences.map(Math.abs))
+  if (SAMPLES)
+    console.log(
+      `tenancy: ${differences.length} fields by ${SAMPLES} times, medians differ by ${largest.toFixed(2)} ms at most`,
+    )
   await app.close()
 })
 
@@ -301,6 +311,19 @@ describe.each(MODES)('in mode %s', (mode) => {
     for (const [what, value] of [...strange, ...malformed(base.own)]) {
       const answer = await send(field, base, value)
       expect([what, lookOf(answer, value)]).toEqual([what, look])
+    }
+    if (SAMPLES) {
+      const [[, foreign]] = strange as [[string, string]]
+      const held = async () => {
+        await send(field, base, foreign)
+        if (CONTROL_MS) await new Promise((resolve) => setTimeout(resolve, CONTROL_MS))
+      }
+      const told = await areToldApart(async () => {
+        await app.database.knex('crm_budgets').where({ account_id: tenants[mode].account.id }).delete()
+        return medianDifference(SAMPLES, held, () => send(field, base, nobodys))
+      })
+      differences.push(told.differenceMs)
+      expect(told).toMatchObject({ isTold: false })
     }
     const [empty, noTexts] = [
       await send(field, base, field.place === 'path' ? ' ' : ''),
