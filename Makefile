@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -120,6 +120,9 @@ doctor: $(INSTALLED) ## Recompute what follows from other rows, and name what is
 
 bench-crash: $(INSTALLED) ## Kill everything, at each point and at random: ARGS="--kills 1500 --seed 7" for the full form
 	@exec node scripts/crash/bench-crash.ts $(ARGS)
+
+bench-races: $(INSTALLED) ## What must hold when requests meet, over three API processes: ARGS="--rounds 200 --seed 1 --only M1,M5 --minutes 10"
+	@exec node scripts/races/bench-races.ts $(ARGS)
 
 bench-database-faults: $(INSTALLED) ## Stop, cut, kill and fill the database under load: ARGS="--rounds 20 --seconds 30 --cuts 500"
 	@exec node scripts/crash/bench-database-faults.ts $(ARGS)

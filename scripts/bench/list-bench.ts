@@ -26,7 +26,7 @@ export async function testsList(world: BenchWorld, calls: number): Promise<Resul
   // The forms, what comes before them, and three runs within one minute. The catalogue is written once for all runs.
   const needed = tenantsFor(calls * 15)
   if (tenants.length === 0) {
-    tenants = await addTenants(world, needed, 'party_scoped')
+    tenants = await addTenants(world, needed, { mode: 'party_scoped' })
     await addCatalogue(world, tenants, TESTS)
   }
   const { child, port } = await world.startApi()

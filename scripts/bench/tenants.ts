@@ -39,14 +39,26 @@ export async function insertRows(
   }
 }
 
+export interface TenantOptions {
+  mode?: 'catch_all' | 'party_scoped'
+  timeZone?: string
+  telecallers?: number
+  tokenSeconds?: number
+}
+
 export async function addTenants(
-  { database, clock, keys }: BenchWorld,
+  { database, clock, keys }: Pick<BenchWorld, 'database' | 'clock' | 'keys'>,
   count: number,
-  mode: 'catch_all' | 'party_scoped' = 'catch_all',
+  {
+    mode = 'catch_all',
+    timeZone = 'Asia/Kolkata',
+    telecallers = 2,
+    tokenSeconds = TOKEN_TTL_SECONDS,
+  }: TenantOptions = {},
 ): Promise<Tenant[]> {
   const now = clock.now()
   const id = () => newId(now.getTime())
-  const tokens = createAccessTokens(keys, clock, TOKEN_TTL_SECONDS)
+  const tokens = createAccessTokens(keys, clock, tokenSeconds)
   const tenants: Tenant[] = []
   for (let n = 0; n < count; n++) {
     const accountId = id()
@@ -55,9 +67,9 @@ export async function addTenants(
     tenants.push(mode === 'party_scoped' ? { ...tenant, corporateId: id() } : tenant)
   }
   const each = <T>(row: (tenant: Tenant, n: number) => T) => tenants.map(row)
-  await insertRows(database, 'accounts', ['id', 'name', 'mode', 'time_zone', 'admin_email', 'created_at'], each(({ accountId }, n) => [accountId, `Account ${n}`, mode, 'Asia/Kolkata', 'admin@lab.example.in', now])) // prettier-ignore
+  await insertRows(database, 'accounts', ['id', 'name', 'mode', 'time_zone', 'admin_email', 'created_at'], each(({ accountId }, n) => [accountId, `Account ${n}`, mode, timeZone, 'admin@lab.example.in', now])) // prettier-ignore
   await insertRows(database, 'labs', ['id', 'account_id', 'name', 'contact', 'created_at'], each(({ accountId, labId }, n) => [labId, accountId, `Lab ${n}`, '2025461234', now])) // prettier-ignore
-  await insertRows(database, 'telecallers', ['id', 'account_id', 'name', 'active', 'created_at'], tenants.flatMap(({ accountId }) => [1, 2].map((n) => [id(), accountId, `Telecaller ${n}`, true, now]))) // prettier-ignore
+  await insertRows(database, 'telecallers', ['id', 'account_id', 'name', 'active', 'created_at'], tenants.flatMap(({ accountId }) => Array.from({ length: telecallers }, (_, n) => [id(), accountId, `Telecaller ${n + 1}`, true, now]))) // prettier-ignore
   await insertRows(database, 'telecaller_turns', ['account_id'], each(({ accountId }) => [accountId])) // prettier-ignore
   await insertRows(database, 'parties', ['id', 'account_id', 'kind', 'name', 'created_at'], tenants.flatMap(({ accountId, corporateId }) => (corporateId ? [[corporateId, accountId, 'corporate', 'A corporate', now]] : []))) // prettier-ignore
   return tenants

@@ -22,7 +22,7 @@ import { startDatabaseProxy, type DatabaseProxy } from './database-proxy.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 /** Longer than any run, also where the clock is set ahead: a token that expires would be a failure of the bench. */
-const TOKEN_SECONDS = 1000 * 86_400
+export const TOKEN_SECONDS = 1000 * 86_400
 
 export interface Tenant {
   account: string
@@ -48,7 +48,7 @@ export class CrashArena {
   readonly #folder: string
   readonly #tls: DevTls
   readonly #secretsKey = randomBytes(32)
-  readonly #keys = deriveKeys(this.#secretsKey)
+  readonly keys = deriveKeys(this.#secretsKey)
   readonly #tokens: AccessTokens
   readonly #processes = new Set<CrashProcess>()
   #started = 0
@@ -58,7 +58,7 @@ export class CrashArena {
     this.#folder = folder
     this.#tls = tls
     this.database = connectDatabase(mysqlUrl)
-    this.#tokens = createAccessTokens(this.#keys, this.clock, TOKEN_SECONDS)
+    this.#tokens = createAccessTokens(this.keys, this.clock, TOKEN_SECONDS)
   }
 
   /** @param mysqlUrl of a database with the current schema */
@@ -114,7 +114,7 @@ export class CrashArena {
       createdAt: now,
       updatedAt: now,
     }
-    await this.database.knex.transaction((trx) => insertWebhook(trx, webhook, seal(this.#keys, randomBytes(32), id)))
+    await this.database.knex.transaction((trx) => insertWebhook(trx, webhook, seal(this.keys, randomBytes(32), id)))
     return id
   }
 

@@ -70,7 +70,8 @@ export function shareOf(sorted: number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
 }
 
-export const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
+/** @param ms not at all where it is below 0: the time has passed already */
+export const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, Math.max(0, ms)))
 
 /** A run's last lines and exit code. */
 export function runBench(name: string, main: () => Promise<boolean>): void {

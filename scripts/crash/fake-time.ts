@@ -3,15 +3,17 @@
  * timers are real, and a clock that runs ahead of them shows faults that nobody has.
  */
 import { existsSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /** For programs with threads: both of ours have them. */
 const LIBRARY = 'libfaketimeMT.so.1'
 
-/** @returns undefined where it is not installed */
+/** @returns undefined where it is neither installed nor fetched by `test/servers/libfaketime.sh` */
 export function findFakeTime(): string | undefined {
-  const roots = ['/usr/lib', '/usr/local/lib'].filter(existsSync)
+  const { LIS_FAKETIME_CACHE, XDG_CACHE_HOME } = process.env
+  const fetched = LIS_FAKETIME_CACHE || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'lis-faketime')
+  const roots = ['/usr/lib', '/usr/local/lib', join(fetched, 'root', 'usr', 'lib')].filter(existsSync)
   const folders = roots.flatMap((root) => [root, ...readdirSync(root).map((name) => join(root, name))])
   return folders.map((folder) => join(folder, 'faketime', LIBRARY)).find(existsSync)
 }

@@ -1,10 +1,11 @@
 /** An integrator's calls as the crash runs make them, without a retry: what breaks is seen as broken. */
-import { Agent, request } from 'node:http'
+import { Agent, request, type ClientRequest, type IncomingHttpHeaders } from 'node:http'
 import type { Tenant } from './crash-arena.ts'
 
 export interface Answer {
   /** null: the connection broke, or no answer came in time. */
   status: number | null
+  headers: IncomingHttpHeaders
   body: Record<string, any>
 }
 
@@ -20,26 +21,32 @@ export function call(
   agent: Agent | undefined,
   method: string,
   url: string,
-  { token }: Tenant,
+  { token }: Pick<Tenant, 'token'>,
   body?: object,
   headers: Record<string, string> = {},
 ): Promise<Answer> {
   const payload = body === undefined ? '' : JSON.stringify(body)
+  const outgoing = request(url, {
+    agent: agent ?? false,
+    method,
+    headers: {
+      authorization: `Bearer ${token}`,
+      ...(body === undefined
+        ? {}
+        : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(payload)) }),
+      ...headers,
+    },
+  })
+  const answer = answerOf(outgoing)
+  outgoing.end(payload)
+  return answer
+}
+
+/** Never throws. */
+export function answerOf(outgoing: ClientRequest): Promise<Answer> {
   return new Promise((resolve) => {
-    const outgoing = request(url, {
-      agent: agent ?? false,
-      method,
-      timeout: TIMEOUT_MS,
-      headers: {
-        authorization: `Bearer ${token}`,
-        ...(body === undefined
-          ? {}
-          : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(payload)) }),
-        ...headers,
-      },
-    })
-    const broken = () => resolve({ status: null, body: {} })
-    outgoing.on('timeout', () => outgoing.destroy())
+    const broken = () => resolve({ status: null, headers: {}, body: {} })
+    outgoing.setTimeout(TIMEOUT_MS, () => outgoing.destroy())
     outgoing.on('error', broken)
     outgoing.on('response', (incoming) => {
       let text = ''
@@ -47,10 +54,11 @@ export function call(
       incoming.on('data', (chunk: string) => (text += chunk))
       incoming.on('error', broken)
       incoming.on('end', () =>
-        incoming.complete ? resolve({ status: incoming.statusCode!, body: text ? JSON.parse(text) : {} }) : broken(),
+        incoming.complete
+          ? resolve({ status: incoming.statusCode!, headers: incoming.headers, body: text ? JSON.parse(text) : {} })
+          : broken(),
       )
     })
-    outgoing.end(payload)
   })
 }
 

@@ -121,6 +121,40 @@ describe('the same contact or e-mail on one day', () => {
   })
 
   test.each([
+    ['Asia/Kolkata', '2026-11-20T18:29:59.999Z', '2026-11-20T18:30:00.000Z'],
+    // The clocks were set forward at two, and are set back at two; in Havana at midnight, which did not come, and comes twice.
+    ['America/New_York', '2026-03-08T04:59:59.999Z', '2026-03-08T05:00:00.000Z'],
+    ['America/New_York', '2026-11-02T04:59:59.999Z', '2026-11-02T05:00:00.000Z'],
+    ['America/Havana', '2026-03-08T04:59:59.999Z', '2026-03-08T05:00:00.000Z'],
+    ['America/Havana', '2026-11-02T04:59:59.999Z', '2026-11-02T05:00:00.000Z'],
+  ])(
+    'is one entry of each day where two processes stand on both sides of midnight, %s from %s on',
+    async (timeZone, last, next) => {
+      const local = await buildAccount(app, { timeZone })
+      const body = leadBody(await buildLab(app, local), { email: 'midnight@example.in' })
+      const opened = app.clock.now().toISOString()
+      app.clock.set(last)
+      const { token } = await app.accessTokens.issue(local.id)
+      otherApp.clock.set(next)
+      const calls = Array.from({ length: 64 }, (_, n) =>
+        create(body, { ...local, token }, n % 2 === 0 ? app : otherApp),
+      )
+      const answers = await Promise.all(calls)
+      for (const each of [app, otherApp]) each.clock.set(opened)
+      const sides = [0, 1].map((side) => answers.filter((_, n) => n % 2 === side))
+      for (const [side, ofSide] of sides.entries()) {
+        const won = ofSide.filter(({ status }) => status === 200)
+        expect(won).toHaveLength(1)
+        const { created_at: createdAt } = await app.database.knex('entries').where({ id: won[0]!.body.leadId }).first()
+        expect(createdAt.toISOString()).toBe([last, next][side])
+        // Who is refused is shown the entry of its own day.
+        const shown = ofSide.filter(({ status }) => status === 409).map(({ body: answer }) => answer.error.leadId)
+        expect(shown).toEqual(Array(31).fill(won[0]!.body.leadId))
+      }
+    },
+  )
+
+  test.each([
     ['contact', () => ({})],
     ['e-mail, in whatever case and spaces', (n: number) => ({ contact: newContact(), email: SPELLINGS[n % 4] })],
   ])('64 times at once through two processes is one entry and 63 times 409: the same %s', async (_, fieldsOf) => {

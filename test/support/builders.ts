@@ -1,6 +1,7 @@
 /**
  * Accounts, labs and what they sell, written through the repositories; and the bodies that tests send.
  */
+import { autoDelete as autoDeleteAll } from '../../scripts/races/auto-delete.ts'
 import { insertAccount, type Account, type AccountMode } from '../../src/accounts/accounts-repository.ts'
 import { claimClient, insertClientSecret } from '../../src/accounts/clients-repository.ts'
 import { insertOperatorKey } from '../../src/auth/operator-keys-repository.ts'
@@ -245,21 +246,6 @@ export function subscribeBody(lab: Lab, fields: Record<string, unknown> = {}): R
 }
 
 /** As the recorder writes it: the webhook went after 24 hours without a 2xx. */
-export async function autoDelete(app: TestApp, webhookId: string): Promise<void> {
-  const now = app.clock.now()
-  const { knex } = app.database
-  await knex('webhooks')
-    .where({ id: webhookId })
-    .update({
-      state: 'auto_deleted',
-      epoch: knex.raw('epoch + 1'),
-      inactive_from: knex.raw('UTC_TIMESTAMP(6)'),
-      first_failure_at: new Date(now.getTime() - 86_400_000),
-      failed_attempts: 9,
-      last_error: 'HTTP status 503',
-      warned_at: new Date(now.getTime() - 43_200_000),
-      deactivated_at: now,
-      updated_at: now,
-    })
-  await knex('webhook_party_guards').where({ webhook_id: webhookId }).delete()
+export function autoDelete(app: TestApp, webhookId: string): Promise<void> {
+  return autoDeleteAll(app.database.knex, app.clock.now(), [webhookId])
 }

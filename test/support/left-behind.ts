@@ -23,6 +23,7 @@ export const LEFT_BEHIND: LeftBehind[] = [
     because: 'a webhook is put into its state by a statement (`autoDelete`), without the attempts that lead there',
     checks: ['health_differs', 'webhook_state_incoherent'],
     files: [
+      'api-races.test.ts',
       'crash-points.test.ts',
       'fuzz/contract-fuzz.test.ts',
       'fuzz/injections.test.ts',
