@@ -103,7 +103,7 @@ bench-neighbours: $(INSTALLED) ## Measure what healthy webhooks notice of 100 th
 bench-delete: $(INSTALLED) ## Measure the deletion of a webhook for which 1,000,000 copies wait
 	@exec node scripts/bench/delete-webhook.ts $(ARGS)
 
-bench-hostile: $(INSTALLED) ## Hold a daemon against every faulty endpoint at once
+bench-hostile: $(INSTALLED) ## Hold a daemon against every faulty endpoint and name server at once: ARGS="--events 50" for the full form
 	@exec node scripts/bench/hostile.ts $(ARGS)
 
 bench-otp: $(INSTALLED) ## Whether the time of an answer tells a patient's number from nobody's: ARGS="--n 2000"

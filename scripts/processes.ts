@@ -35,6 +35,17 @@ export function spawnTied(command: string, args: string[], options: SpawnOptions
   return spawn(program, programArgs, { ...options, detached: true })
 }
 
+/**
+ * Once told to end, this process ends all that it has started and then itself, with 1.
+ * @returns what takes that back
+ */
+export function onInterrupt(endAll: () => Promise<void>): () => void {
+  const signals = ['SIGINT', 'SIGTERM'] as const
+  const end = () => void endAll().finally(() => process.exit(1))
+  for (const signal of signals) process.once(signal, end)
+  return () => signals.forEach((signal) => process.off(signal, end))
+}
+
 /** @returns undefined when no such process lives (a zombie does not) */
 export function identify(pid: number): ProcessIdentity | undefined {
   if (existsSync('/proc/self/stat')) {

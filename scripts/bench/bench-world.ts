@@ -16,8 +16,9 @@ import { deriveKeys, seal } from '../../src/crypto.ts'
 import { newId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { claimWebhook, insertWebhook, recordDeletion } from '../../src/webhooks/webhooks-repository.ts'
-import { makeSureOfDevTls, type DevTls } from '../dev-tls.ts'
+import { makeSureOfDevTls, type CertificateName, type DevTls } from '../dev-tls.ts'
 import { startLocalDatabase, type LocalDatabase } from '../local-database.ts'
+import { onInterrupt, spawnTied } from '../processes.ts'
 import { nodeArgumentsOf, SERVICE_ENV } from '../service-process.ts'
 import { addCopies } from './copies.ts'
 import { BODY_BYTES } from './sizes.ts'
@@ -54,6 +55,10 @@ export class BenchWorld {
   readonly accountId = newId(2)
 
   readonly #profileDir: string | undefined
+  /** APIs and daemons that have not ended. */
+  readonly #running = new Set<ChildProcess>()
+  #onClosed = () => {}
+  #closing: Promise<void> | undefined
 
   private constructor(
     folder: string,
@@ -72,25 +77,36 @@ export class BenchWorld {
     this.database = connectDatabase(server.mysqlUrl)
   }
 
-  /** @param profileDir where each daemon leaves a CPU profile */
-  static async open(profileDir?: string): Promise<BenchWorld> {
+  /**
+   * @param profileDir where each daemon leaves a CPU profile
+   * @param alsoFor further names that the endpoints' certificate is good for
+   */
+  static async open(profileDir?: string, alsoFor: CertificateName[] = []): Promise<BenchWorld> {
     const folder = mkdtempSync(join(tmpdir(), 'lis-bench-'))
     const server = await startLocalDatabase({ dataDir: folder, redoLogMb: 512, bufferPoolMb: 1024 })
+    let world: BenchWorld | undefined
+    const ended = onInterrupt(() => world?.close() ?? endServer(server, folder))
     await migrate(server.mysqlUrl, createLogger('migrate', 'warn'))
-    const tls = await makeSureOfDevTls(folder, processClock.nowMs())
+    const tls = await makeSureOfDevTls(folder, processClock.nowMs(), alsoFor)
     const receiver = fork(join(import.meta.dirname, 'receiver-process.ts'), [tls.certificateFile, tls.keyFile])
     const [{ port }] = (await once(receiver, 'message')) as [{ port: number }]
-    const world = new BenchWorld(folder, server, tls, receiver, port, profileDir)
+    world = new BenchWorld(folder, server, tls, receiver, port, profileDir)
+    world.#onClosed = ended
     await world.clock.follow(world.database.readTimeMs, () => {})
     return world
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
+    for (const child of this.#running) child.kill('SIGKILL')
     this.clock.stop()
     this.#receiver.kill('SIGKILL')
     await this.database.close()
-    await this.#server.stop()
-    rmSync(this.folder, { recursive: true, force: true })
+    await endServer(this.#server, this.folder)
+    this.#onClosed()
   }
 
   /** @param delays also those, which are many */
@@ -231,7 +247,7 @@ export class BenchWorld {
 
   async #start(script: string, env: Record<string, string>): Promise<{ child: ChildProcess; port: number }> {
     const profile = this.#profileDir ? ['--cpu-prof', `--cpu-prof-dir=${this.#profileDir}`] : []
-    const child = spawn(process.execPath, [...nodeArgumentsOf(script), ...profile, script], {
+    const child = spawnTied(process.execPath, [...nodeArgumentsOf(script), ...profile, script], {
       env: {
         ...SERVICE_ENV,
         ...process.env,
@@ -247,6 +263,8 @@ export class BenchWorld {
       },
       stdio: ['ignore', 'pipe', 'inherit'],
     })
+    this.#running.add(child)
+    child.once('exit', () => this.#running.delete(child))
     const port = await new Promise<number>((resolve, reject) => {
       child.stdout!.once('data', (text: Buffer) => resolve(Number(/\d+/.exec(String(text))?.[0])))
       child.once('exit', (code) => reject(new Error(`${script} ended with ${code}`)))
@@ -276,6 +294,11 @@ export class BenchWorld {
     const [output] = await once(child.stdout!, 'data')
     return JSON.parse(String(output))
   }
+}
+
+async function endServer(server: LocalDatabase, folder: string): Promise<void> {
+  await server.stop()
+  rmSync(folder, { recursive: true, force: true })
 }
 
 /** CPU seconds that a process has used so far. */

@@ -1,0 +1,11 @@
+/**
+ * Numbers as arguments of a command.
+ */
+import { StartFault } from './processes.ts'
+
+/** @param name of the option, for the person who has typed it. @throws StartFault when it is no whole number in that range */
+export function wholeNumber(name: string, text: string, least: number, most: number): number {
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN
+  if (value >= least && value <= most) return value
+  throw new StartFault(`--${name} must be a whole number from ${least} to ${most}, not ${text === '' ? 'empty' : text}`)
+}
