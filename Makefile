@@ -97,7 +97,7 @@ bench-scale: $(INSTALLED) ## Deliveries and leads with 1, 2 and 3 daemons and AP
 profile: $(INSTALLED) ## CPU profiles and flame graphs of API and daemon under load, in DATA_DIR/profile
 	@exec node scripts/bench/profile.ts $(ARGS)
 
-bench-neighbours: $(INSTALLED) ## Measure what healthy webhooks notice of 100 that hang, are slow, refuse or have no name server
+bench-neighbours: $(INSTALLED) ## Measure what healthy webhooks notice of others that hang, are slow, refuse, flood, have no name server or a backlog
 	@exec node scripts/bench/neighbours.ts $(ARGS)
 
 bench-delete: $(INSTALLED) ## Measure the deletion of a webhook for which 1,000,000 copies wait

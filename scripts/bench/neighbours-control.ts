@@ -7,6 +7,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { onInterrupt } from '../processes.ts'
 
 const COPIED = ['daemon', 'db', 'scripts', 'src', 'openapi', 'package.json']
 
@@ -40,12 +41,18 @@ export async function runControl(args: string[]): Promise<boolean> {
       cwd: copy,
       stdio: ['ignore', 'pipe', 'inherit'],
     })
+    const ended = onInterrupt(async () => {
+      child.kill('SIGTERM')
+      await once(child, 'close')
+      rmSync(copy, { recursive: true, force: true })
+    })
     let output = ''
     child.stdout!.on('data', (data: Buffer) => {
       output += data
       process.stdout.write(data)
     })
     await once(child, 'close')
+    ended()
     // On a machine that is busy with other things the quiet row misses as well, and then the other says nothing.
     const proves =
       /^\| quiet .*\| ok \|$/m.test(output) && new RegExp(`^\\| ${MODE} .*\\| MISSED \\|$`, 'm').test(output)

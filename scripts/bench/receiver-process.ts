@@ -1,7 +1,7 @@
 /**
  * The receiver of the benchmarks, a process of its own: counts receipts and notices any that comes twice. The first part of
- * a path says how it behaves: `/ok/…` answers at once, `/hang/…` never, `/slow/…` after 9 s. `/busy/…` answers at once and is
- * counted apart.
+ * a path says how it behaves: `/ok/…` answers at once, `/hang/…` never, `/slow/…` after 9 s, `/flood/…` at once with a body
+ * that has no end. `/busy/…` answers at once and is counted apart.
  *
  * It shares two cores with what is measured, and so does no more than a receiver must: TLS, the head's first line, the id and
  * the length of the body. node:https takes half as long again and more, for objects that nobody looks at.
@@ -18,6 +18,9 @@ import { SeenTexts } from './seen-texts.ts'
 const SLOW_MS = 9000
 const HEAD_END = '\r\n\r\n'
 const NO_CONTENT = 'HTTP/1.1 204 No Content\r\nKeep-Alive: timeout=30\r\n\r\n'
+const FLOOD_HEAD = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+const FLOOD_CHUNK = `1000\r\n${'x'.repeat(4096)}\r\n`
+const MAX_UNSENT_BYTES = 1_000_000
 const OK = 'HTTP/1.1 200 OK\r\nKeep-Alive: timeout=30\r\nContent-Length: 0\r\n\r\n'
 
 /** Both go by the same clock. */
@@ -70,6 +73,13 @@ function headerOf(text: string, headEnd: number, name: string): string | undefin
   return text.slice(valueAt, text.indexOf('\r', valueAt))
 }
 
+/** As fast as it is taken, and a little more. */
+function flood(socket: TLSSocket): void {
+  socket.write(FLOOD_HEAD)
+  const timer = setInterval(() => socket.writableLength < MAX_UNSENT_BYTES && socket.write(FLOOD_CHUNK), 1)
+  socket.once('close', () => clearInterval(timer))
+}
+
 /** @returns what is answered at once */
 function take({ path, id, text, atMs }: Request, socket: TLSSocket): string | undefined {
   if (firstAtMs === 0) firstAtMs = atMs
@@ -77,6 +87,10 @@ function take({ path, id, text, atMs }: Request, socket: TLSSocket): string | un
   if (path.startsWith('/hang/')) return undefined
   if (path.startsWith('/slow/')) {
     setTimeout(() => socket.writable && socket.write(OK), SLOW_MS)
+    return undefined
+  }
+  if (path.startsWith('/flood/')) {
+    flood(socket)
     return undefined
   }
   if (path.startsWith('/busy/')) {
