@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -102,6 +102,9 @@ bench-neighbours: $(INSTALLED) ## Measure what healthy webhooks notice of others
 
 bench-delete: $(INSTALLED) ## Measure the deletion of a webhook for which 1,000,000 copies wait
 	@exec node scripts/bench/delete-webhook.ts $(ARGS)
+
+bench-deletions: $(INSTALLED) ## Delete webhooks while 500 messages wait for each: ARGS="--rounds 200" for the full form
+	@exec node scripts/crash/bench-deletions.ts $(ARGS)
 
 bench-hostile: $(INSTALLED) ## Hold a daemon against every faulty endpoint and name server at once: ARGS="--events 50" for the full form
 	@exec node scripts/bench/hostile.ts $(ARGS)

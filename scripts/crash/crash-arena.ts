@@ -12,6 +12,7 @@ import { createAccessTokens, type AccessTokens } from '../../src/auth/access-tok
 import { DatabaseClock, monotonicMs } from '../../src/clock.ts'
 import { deriveKeys, seal } from '../../src/crypto.ts'
 import { makeLaneDue } from '../../src/deliveries/lanes-repository.ts'
+import type { EventType } from '../../src/events/event-types.ts'
 import { routeTheseEvents } from '../../src/events/event-routing.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
@@ -100,7 +101,11 @@ export class CrashArena {
   }
 
   /** @param urlOf the endpoint, from the webhook's id. @returns the webhook's id */
-  async addWebhook({ account, lab }: Tenant, urlOf: (webhook: string) => string): Promise<string> {
+  async addWebhook(
+    { account, lab }: Tenant,
+    urlOf: (webhook: string) => string,
+    events: EventType[] = ['lead.created'],
+  ): Promise<string> {
     const now = this.clock.now()
     const id = newId(now.getTime())
     const webhook = {
@@ -110,7 +115,7 @@ export class CrashArena {
       corporateId: null,
       organizationId: null,
       endpoint: urlOf(id),
-      events: ['lead.created' as const],
+      events,
       createdAt: now,
       updatedAt: now,
     }

@@ -6,6 +6,7 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readConfig } from '../../src/config.ts'
+import { onInterrupt, StartFault } from '../processes.ts'
 import { CrashArena } from './crash-arena.ts'
 import { CrashServer } from './crash-server.ts'
 import { startHookedReceiver, type HookedReceiver } from './hooked-receiver.ts'
@@ -32,6 +33,9 @@ export async function withCrashStage<T>(
   const ledger = new Ledger(join(scratch, 'ledger'))
   const receiver = await startHookedReceiver(server.tls, ledger)
   const arena = await CrashArena.open(await server.newDatabase(), scratch, server.tls)
+  let closing: Promise<void> | undefined
+  const close = () => (closing ??= closeStage({ server, arena, receiver, ledger, scratch }))
+  const closed = onInterrupt(close)
   try {
     return await work({ server, arena, receiver, ledger, scratch })
   } catch (error) {
@@ -40,12 +44,17 @@ export async function withCrashStage<T>(
     say(`the logs are kept in ${kept}`)
     throw error
   } finally {
-    await arena.close()
-    receiver.close()
-    ledger.close()
-    await server.close()
-    rmSync(scratch, { recursive: true, force: true })
+    await close()
+    closed()
   }
+}
+
+async function closeStage({ server, arena, receiver, ledger, scratch }: CrashStage): Promise<void> {
+  await arena.close()
+  receiver.close()
+  ledger.close()
+  await server.close()
+  rmSync(scratch, { recursive: true, force: true })
 }
 
 /** Of the leads that were acknowledged in that time: from the answer to each of their first receipts, sorted, in ms. */
@@ -83,7 +92,7 @@ export function runBench(name: string, main: () => Promise<boolean>): void {
       process.exit(isRight ? 0 : 1)
     },
     (error: Error) => {
-      process.stderr.write(`${name}: ${error.stack ?? error.message}\n`)
+      process.stderr.write(`${name}: ${error instanceof StartFault ? error.message : (error.stack ?? error.message)}\n`)
       process.exit(1)
     },
   )

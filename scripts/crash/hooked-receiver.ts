@@ -17,7 +17,7 @@ export type Behaviour = number | 'never'
 export interface HookedReceiver {
   receipts: Receipt[]
   /** By webhook; whoever is not named answers 204. */
-  behaviours: Map<string, (receipt: Receipt) => Behaviour>
+  behaviours: Map<string, (receipt: Receipt) => Behaviour | Promise<Behaviour>>
   urlOf(webhook: string): string
   /** The same by way of a relay that can stop in the middle of a request. */
   relayedUrlOf(webhook: string): string
@@ -38,13 +38,13 @@ export async function startHookedReceiver(tls: DevTls, ledger?: Ledger): Promise
   server.keepAliveTimeout = 30_000
   server.on('request', (request, response) => {
     request.resume()
-    request.on('end', () => {
+    request.on('end', async () => {
       const webhook = request.url!.slice(1)
       const event = String(request.headers['webhook-id']).replace(/^evt_/, '')
       const receipt: Receipt = { webhook, event, atMs: monotonicMs(), answered: undefined }
       const n = receipts.push(receipt)
       ledger?.append('receiver', { kind: 'received', n, webhook, event, atMs: receipt.atMs })
-      const status = behaviours.get(webhook)?.(receipt) ?? 204
+      const status = (await behaviours.get(webhook)?.(receipt)) ?? 204
       if (status === 'never') return
       response.on('finish', () => {
         receipt.answered = { status, atMs: monotonicMs() }

@@ -119,7 +119,8 @@ function copiesOf(receipts: Receipt[]): Map<string, Receipt[]> {
   return copies
 }
 
-const isSuccess = ({ answered }: Receipt) => answered !== undefined && answered.status >= 200 && answered.status <= 299
+export const isSuccess = ({ answered }: Receipt) =>
+  answered !== undefined && answered.status >= 200 && answered.status <= 299
 
 function isInFlight({ atMs, answered }: Receipt, killedAtMs: number): boolean {
   return (
