@@ -36,7 +36,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'lis-hostile-'))
   tls = await makeSureOfDevTls(folder, Date.now(), [HOSTILE_NAMES])
   nameServer = await startNameServer(hostileName)
-  const policy = createAddressPolicy(['127.0.0.0/8'])
+  const policy = createAddressPolicy({ allow: ['127.0.0.0/8'] })
   client = createWebhookClient({ policy, caFiles: [tls.caFile], dnsServers: [nameServer.address] }, DEADLINE_MS)
   endpoints = await Promise.all(Object.keys(KINDS).map((kind) => startHostileEndpoint(kind, tls)))
 })
