@@ -32,15 +32,23 @@ function usage(fault: string): never {
   process.exit(2)
 }
 
+const OPTIONS = {
+  rounds: { type: 'string', default: '200' },
+  seed: { type: 'string', default: '1' },
+  minutes: { type: 'string', default: '2' },
+  only: { type: 'string' },
+} as const
+
+function parse() {
+  try {
+    return parseArgs({ options: OPTIONS }).values
+  } catch (error) {
+    return usage((error as Error).message)
+  }
+}
+
 function readArguments() {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '200' },
-      seed: { type: 'string', default: '1' },
-      minutes: { type: 'string', default: '2' },
-      only: { type: 'string' },
-    },
-  })
+  const values = parse()
   const whole = (name: 'rounds' | 'seed', least: number) => {
     const value = Number(values[name])
     return Number.isInteger(value) && value >= least

@@ -16,7 +16,7 @@ const BURST = 300
 /** Of another account, in the middle of a burst. */
 const NEIGHBOURS = 50
 const NEIGHBOUR_EVERY = (BURST + NEIGHBOURS) / NEIGHBOURS
-/** From burst to burst: the last one's calls are just out of the window. */
+/** From a burst's end to the next: its calls are just out of the window. */
 const BURST_EVERY_MS = 61_000
 /** Between, as if the refusals were not heard. */
 const HAMMER_MS = 250
@@ -110,6 +110,7 @@ async function bursts(run: Run, tenant: Tenant, neighbours: Tenant[]): Promise<v
   for (let n = 0; monotonicMs() < run.endMs; n++) {
     const startedAtMs = monotonicMs()
     calls.push(...(await burst(run, tenant, neighbours[n % neighbours.length]!)))
+    const endedAtMs = monotonicMs()
     // Until the first of the burst's own calls may be out of the window.
     while (monotonicMs() < startedAtMs + WINDOW_MS - 1000 && monotonicMs() < run.endMs) {
       const call = await callOnce(run, tenant)
@@ -117,7 +118,7 @@ async function bursts(run: Run, tenant: Tenant, neighbours: Tenant[]): Promise<v
       run.tally.check(call.status !== 200, () => 'a call was accepted while the window was full')
       await pause(HAMMER_MS)
     }
-    await pause(Math.min(startedAtMs + BURST_EVERY_MS, run.endMs) - monotonicMs())
+    await pause(Math.min(endedAtMs + BURST_EVERY_MS, run.endMs) - monotonicMs())
   }
   checkWindows(run, 'bursts', calls)
 }
