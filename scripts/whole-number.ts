@@ -9,3 +9,13 @@ export function wholeNumber(name: string, text: string, least: number, most: num
   if (value >= least && value <= most) return value
   throw new StartFault(`--${name} must be a whole number from ${least} to ${most}, not ${text === '' ? 'empty' : text}`)
 }
+
+/** For arguments that a command reads as it starts. Says what is wrong with them, and ends it. */
+export function usableArguments<T>(command: string, read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    process.stderr.write(`${command}: ${(error as Error).message}\n`)
+    return process.exit(1)
+  }
+}

@@ -13,20 +13,20 @@ export interface TimedEndpoint {
   url: string
   /** Of each flood: from its head to the end of its connection, in ms. */
   closedAfterMs: number[]
-  /** Requests by path. */
-  seen: Map<string, number>
+  /** When requests came, by path. */
+  cameAtMs: Map<string, number[]>
   close(): void
 }
 
 export async function startTimedEndpoint(tls: DevTls): Promise<TimedEndpoint> {
   const server = createServer({ cert: readFileSync(tls.certificateFile), key: readFileSync(tls.keyFile) })
   const closedAfterMs: number[] = []
-  const seen: TimedEndpoint['seen'] = new Map()
+  const cameAtMs: TimedEndpoint['cameAtMs'] = new Map()
   server.on('request', (request, response) => {
     request.resume()
     const path = request.url!
     const [, how, ms] = path.split('/')
-    seen.set(path, (seen.get(path) ?? 0) + 1)
+    cameAtMs.set(path, [...(cameAtMs.get(path) ?? []), monotonicMs()])
     setTimeout(() => {
       if (response.destroyed) return
       response.writeHead(200, how === 'flood' ? {} : { 'content-length': '0', connection: 'close' })
@@ -45,7 +45,7 @@ export async function startTimedEndpoint(tls: DevTls): Promise<TimedEndpoint> {
   return {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     closedAfterMs,
-    seen,
+    cameAtMs,
     close: () => void (server.close(), server.closeAllConnections()),
   }
 }
