@@ -1,10 +1,11 @@
 /**
  * `make bench-restarts`: rolling restarts under load. Two APIs share one port and are replaced one after the other, then the
- * daemon; each is told to stop, nobody is killed. At last a daemon all of whose endpoints hang.
+ * daemon; each is told to stop, nobody is killed, and two of three are told a second time while they stop. At last a daemon all of
+ * whose endpoints hang.
  *
  *     node scripts/crash/bench-restarts.ts [--rolls 10] [--rate 60]
  *
- * Every call must succeed, every event arrive exactly once, and every process end with 0 within 15 s. About six seconds a roll,
+ * Every call must succeed, every event arrive exactly once, and every process end with 0 within 15 s, told twice or not. About six seconds a roll,
  * more on a busy machine, and at most a minute and a half each. Exit 1 otherwise.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -13,6 +14,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { monotonicMs } from '../../src/clock.ts'
+import { usableArguments, wholeNumber } from '../whole-number.ts'
 import { CrashArena, isDry, until, type CrashProcess, type Tenant } from './crash-arena.ts'
 import { CrashLoad, writeEvents } from './crash-load.ts'
 import { CrashServer } from './crash-server.ts'
@@ -29,22 +31,35 @@ const ROLL_WITHIN_MS = 90_000
 /** Between two restarts, so that each meets a service at work. */
 const BREATH_MS = 300
 
-const { values } = parseArgs({
-  options: { rolls: { type: 'string', default: '10' }, rate: { type: 'string', default: '60' } },
+const [rolls, rate] = usableArguments('bench-restarts', () => {
+  const { values } = parseArgs({
+    options: { rolls: { type: 'string', default: '10' }, rate: { type: 'string', default: '60' } },
+  })
+  return [wholeNumber('rolls', values.rolls, 1, 10_000), wholeNumber('rate', values.rate, 1, 2000)] as const
 })
-const rolls = Number(values.rolls)
 const say = (line: string) => process.stderr.write(`bench-restarts: ${line}\n`)
 
 interface Stops {
   count: number
+  /** Told a second time before they had ended. */
+  again: number
   slowestMs: number
   /** How those ended that did not end with 0. */
   faults: string[]
 }
 
-async function stopOne(running: CrashProcess, stops: Stops): Promise<void> {
+/** What somebody impatient sends a process that stops. */
+const AGAIN: (NodeJS.Signals | undefined)[] = ['SIGTERM', 'SIGINT', undefined]
+const AGAIN_AFTER_MS = 50
+
+async function stopOne(running: CrashProcess, stops: Stops, again = AGAIN[stops.count % AGAIN.length]): Promise<void> {
   const startedAtMs = monotonicMs()
-  await running.stop()
+  const stopped = running.stop()
+  if (again) {
+    await Promise.race([stopped, new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER_MS))])
+    if (running.signal(again)) stops.again++
+  }
+  await stopped
   const how = await running.service.ended
   stops.count++
   stops.slowestMs = Math.max(stops.slowestMs, monotonicMs() - startedAtMs)
@@ -105,8 +120,8 @@ async function stopWhileHanging(arena: CrashArena, receiver: HookedReceiver, dae
   const seen = () => new Set(receiver.receipts.map(({ webhook }) => webhook))
   await until('each has a request under way', () => webhooks.every((webhook) => seen().has(webhook)))
   const next = await arena.startDaemon()
-  const stops: Stops = { count: 0, slowestMs: 0, faults: [] }
-  await stopOne(daemon, stops)
+  const stops: Stops = { count: 0, again: 0, slowestMs: 0, faults: [] }
+  await stopOne(daemon, stops, 'SIGTERM')
   for (const webhook of webhooks) receiver.behaviours.set(webhook, () => 204)
   const addedAtMs = new Map<string, number>()
   for (const tenant of tenants) addedAtMs.set(await arena.addEvent(tenant), monotonicMs())
@@ -115,10 +130,15 @@ async function stopWhileHanging(arena: CrashArena, receiver: HookedReceiver, dae
   const slowestMs = Math.max(...arrived().map(({ event, atMs }) => atMs - addedAtMs.get(event)!))
   await next.stop()
   console.log(
-    `stop while all hang: ended with 0=${stops.faults.length === 0} after ${Math.round(stops.slowestMs)} ms, ` +
+    `stop while all hang: told twice=${stops.again === 1} ended with 0=${stops.faults.length === 0} after ${Math.round(stops.slowestMs)} ms, ` +
       `the next daemon sends after ${Math.round(slowestMs)} ms at most`,
   )
-  return stops.faults.length === 0 && stops.slowestMs < ENDS_WITHIN_MS && slowestMs <= NEXT_ATTEMPT_WITHIN_MS
+  return (
+    stops.again === 1 &&
+    stops.faults.length === 0 &&
+    stops.slowestMs < ENDS_WITHIN_MS &&
+    slowestMs <= NEXT_ATTEMPT_WITHIN_MS
+  )
 }
 
 /** @returns whether all is as it must be */
@@ -132,8 +152,8 @@ async function main(): Promise<boolean> {
   try {
     const port = await freePort()
     const target = () => ({ url: `http://127.0.0.1:${port}`, pid: 0 })
-    const load = await CrashLoad.prepare({ arena, receiver, ledger, rate: Number(values.rate), target })
-    const newStops = (): Stops => ({ count: 0, slowestMs: 0, faults: [] })
+    const load = await CrashLoad.prepare({ arena, receiver, ledger, rate, target })
+    const newStops = (): Stops => ({ count: 0, again: 0, slowestMs: 0, faults: [] })
     const stops = { api: newStops(), daemon: newStops() }
     const daemon = await roll(arena, load, port, stops)
     await until('everything is delivered', () => isDry(arena.database), 60_000)
@@ -142,8 +162,8 @@ async function main(): Promise<boolean> {
     const verdict = judge(evidence)
     const failed = evidence.clients.filter(({ status }) => status !== 200)
     const ends = Object.entries(stops).map(
-      ([name, { count, slowestMs, faults }]) =>
-        `${name} stops=${count} not with 0=${faults.length} slowest=${Math.round(slowestMs)} ms`,
+      ([name, { count, again, slowestMs, faults }]) =>
+        `${name} stops=${count} told twice=${again} not with 0=${faults.length} slowest=${Math.round(slowestMs)} ms`,
     )
     console.log(`calls=${evidence.clients.length} failed=${failed.length} ${ends.join(' ')}`)
     console.log(summary(verdict))

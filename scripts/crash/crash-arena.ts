@@ -40,6 +40,8 @@ export interface CrashProcess {
   kill(): void
   /** SIGTERM. */
   stop(): Promise<void>
+  /** @returns whether it was still there */
+  signal(name: NodeJS.Signals): boolean
 }
 
 export class CrashArena {
@@ -181,7 +183,8 @@ export class CrashArena {
       service,
       url: '',
       proxy,
-      kill: () => signal(service.pid),
+      kill: () => void signal(service.pid, 'SIGKILL'),
+      signal: (name) => signal(service.pid, name),
       stop: async () => {
         await service.stop()
       },
@@ -196,11 +199,12 @@ export class CrashArena {
   }
 }
 
-function signal(pid: number): void {
+function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
-    process.kill(pid, 'SIGKILL')
+    return process.kill(pid, name)
   } catch {
     // It is gone already.
+    return false
   }
 }
 
