@@ -173,8 +173,8 @@ bench-migrations: $(INSTALLED) ## Kill each migration at its statement; run them
 controls: $(INSTALLED) ## Switch each of twelve guards off in a copy of the code: its test must turn red
 	@exec node scripts/controls.ts
 
-mutants: $(INSTALLED) ## Break the life cycle in a copy of the code, twenty ways: its tests must find each
-	@exec node scripts/mutants.ts
+mutants: $(INSTALLED) ## Break the life cycle in a copy of the code, twenty ways: its tests must find each; ARGS="--list rules": other rules
+	@exec node scripts/mutants.ts $(ARGS)
 
 operator: $(INSTALLED) ## The operator API from the command line: make operator ARGS="--help"
 	@exec node scripts/operator.ts $(ARGS)

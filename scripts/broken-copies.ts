@@ -104,10 +104,12 @@ async function tryAll(copy: Copy, { title, breakages, wanted, found }: BreakageR
   return count === chosen.length
 }
 
-/** Whole files run together, once each; a choice of tests in a file runs by itself. */
+/** Whole files run together, once each; a choice of tests in a file runs by itself, and once. */
 function togetherWhereWhole(breakages: Breakage[]): Tests[] {
   const whole = new Set(breakages.filter(({ only }) => only === undefined).flatMap(({ tests }) => tests))
-  return [...(whole.size > 0 ? [{ tests: [...whole] }] : []), ...breakages.filter(({ only }) => only !== undefined)]
+  const chosen = new Map<string, Tests>()
+  for (const { tests, only } of breakages) if (only !== undefined) chosen.set(`${tests} ${only}`, { tests, only })
+  return [...(whole.size > 0 ? [{ tests: [...whole] }] : []), ...chosen.values()]
 }
 
 /** @throws when the text to be broken is not there exactly once: the edit would break nothing, or something else */
