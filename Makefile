@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions histories simulate
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -172,6 +172,12 @@ bench-migrations: $(INSTALLED) ## Kill each migration at its statement; run them
 
 controls: $(INSTALLED) ## Switch each of twelve guards off in a copy of the code: its test must turn red
 	@exec node scripts/controls.ts
+
+histories: $(INSTALLED) ## Random histories of failing webhooks against the specification: ARGS="--rules 200000 --runs 2000 --commands 40 --seed 7"
+	@exec node scripts/histories.ts $(ARGS)
+
+simulate: $(INSTALLED) ## Webhooks through months, judged by the specification: ARGS="--webhooks 1000 --days 90 --stored 100 --seed 7"
+	@exec node scripts/simulate.ts $(ARGS)
 
 mutants: $(INSTALLED) ## Break the life cycle in a copy of the code, twenty ways: its tests must find each; ARGS="--list rules": other rules
 	@exec node scripts/mutants.ts $(ARGS)

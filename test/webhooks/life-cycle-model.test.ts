@@ -3,7 +3,7 @@
  * specification: after every command state, record, mails, copies and lists are those of the model, and the log of attempts
  * replays to the stored row. Commands that run at once must come out as one after the other, in some order.
  *
- * MODEL_RUNS=2000 runs that many, MODEL_SEED=n repeats one, MODEL_SHRINK=0 shows the first failure as it is.
+ * `make histories` has more of them. MODEL_RUNS=2000 runs that many, MODEL_COMMANDS=40 longer ones, MODEL_SEED=n repeats one, MODEL_SHRINK=0 shows the first failure as it is.
  */
 import fc from 'fast-check'
 import { isDeepStrictEqual } from 'node:util'
@@ -13,7 +13,7 @@ import { apply, countOnUrl, isSameFlight, newModel, SLOTS, visible, type Model, 
 import { LifeCycleSystem } from './life-cycle-system.ts'
 
 const RUNS = Number(process.env.MODEL_RUNS ?? 30)
-const COMMANDS = 30
+const COMMANDS = Number(process.env.MODEL_COMMANDS ?? 30)
 const SEED = Number(process.env.MODEL_SEED ?? Math.floor(Math.random() * 2 ** 31))
 /** Looking for a shorter history takes long. */
 const SHRINKS = RUNS <= 100 && process.env.MODEL_SHRINK !== '0'
@@ -249,6 +249,7 @@ test(
   { timeout: 60_000 + RUNS * 20_000 },
   async () => {
     console.log(`MODEL_SEED=${SEED}`)
+    let done = 0
     const seen = { warnings: 0, deletions: 0, recoveries: 0 }
     await fc.assert(
       fc.asyncProperty(fc.commands([command], { maxCommands: COMMANDS, size: 'max' }), async (commands) => {
@@ -257,6 +258,7 @@ test(
         await new LifeCycleCommand(opening.map((wish) => [wish])).run(possible, { system })
         await fc.asyncModelRun(() => ({ model: possible, real: { system } }), commands)
         const model = possible.models[0]!
+        if (++done % 100 === 0) console.log(`${done} of ${RUNS} histories`)
         const mails = model.webhooks.flatMap((webhook) => webhook.mails)
         seen.warnings += mails.filter(({ kind }) => kind === 'warning').length
         seen.deletions += mails.filter(({ kind }) => kind === 'deletion').length
@@ -264,7 +266,7 @@ test(
       }),
       { numRuns: RUNS, seed: SEED, endOnFailure: !SHRINKS },
     )
-    console.log(JSON.stringify(seen))
+    console.log(`histories=${RUNS} MODEL_SEED=${SEED} ${JSON.stringify(seen)} counterexamples=0`)
     // A test that never gets as far as both mails shows nothing.
     expect(Math.min(seen.warnings, seen.deletions)).toBeGreaterThan(0)
   },
