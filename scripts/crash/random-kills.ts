@@ -5,13 +5,14 @@
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { monotonicMs } from '../../src/clock.ts'
-import { CrashArena, isDry, until, type CrashProcess } from './crash-arena.ts'
+import { CrashArena, isDry, until } from './crash-arena.ts'
 import { CrashLoad, writeEvents } from './crash-load.ts'
 import type { CrashServer } from './crash-server.ts'
 import { pause } from './crash-stage.ts'
 import { startHookedReceiver } from './hooked-receiver.ts'
 import { judge, readEvidence, type Verdict } from './ledger-check.ts'
-import { Ledger, type KillerLine } from './ledger.ts'
+import { Ledger, type ClientLine, type KillerLine } from './ledger.ts'
+import { killDatabase, ProcessSlots } from './process-slots.ts'
 
 const APIS = 3
 const DAEMONS = 3
@@ -38,8 +39,6 @@ export interface RandomResult {
   slowestRecoveryMs: number
 }
 
-type Slot = { process: CrashProcess | undefined; startedAtMs: number }
-
 export async function killAtRandom(
   server: CrashServer,
   kills: number,
@@ -51,30 +50,9 @@ export async function killAtRandom(
   const ledger = new Ledger(ledgerFolder)
   const receiver = await startHookedReceiver(server.tls, ledger)
   const arena = await CrashArena.open(await server.newDatabase(), folder, server.tls)
-  const slots = {
-    api: Array.from({ length: APIS }, (): Slot => ({ process: undefined, startedAtMs: 0 })),
-    daemon: Array.from({ length: DAEMONS }, (): Slot => ({ process: undefined, startedAtMs: 0 })),
-  }
-  const fill = async (what: 'api' | 'daemon', slot: Slot) => {
-    const started = await (what === 'api' ? arena.startApi() : arena.startDaemon(DAEMON_SETTINGS)).catch(
-      () => undefined,
-    )
-    if (!started) return void setTimeout(() => void fill(what, slot), 300)
-    slot.process = started
-    slot.startedAtMs = monotonicMs()
-  }
   try {
-    await Promise.all([
-      ...slots.api.map((slot) => fill('api', slot)),
-      ...slots.daemon.map((slot) => fill('daemon', slot)),
-    ])
-    let turn = 0
-    const target = () => {
-      const alive = slots.api.filter(({ process }) => process !== undefined)
-      const { process } = alive[turn++ % alive.length] ?? {}
-      return process && { url: process.url, pid: process.service.pid }
-    }
-    const load = await CrashLoad.prepare({ arena, receiver, ledger, rate: RATE, target })
+    const slots = await ProcessSlots.start(arena, { api: APIS, daemon: DAEMONS }, { api: {}, daemon: DAEMON_SETTINGS })
+    const load = await CrashLoad.prepare({ arena, receiver, ledger, rate: RATE, target: () => slots.target() })
     load.start()
     const counts = { api: 0, daemon: 0, database: 0 }
     const lastAtMs = { api: 0, daemon: 0, database: monotonicMs() }
@@ -84,13 +62,13 @@ export async function killAtRandom(
       const what = pick(random())
       if (monotonicMs() - lastAtMs[what] < MIN_GAP_MS[what]) continue
       if (what === 'database') await killDatabase(server, ledger)
-      else if (!killOne(what, slots[what], random, ledger, fill)) continue
+      else if (!slots.killOne(what, random, ledger)) continue
       lastAtMs[what] = monotonicMs()
       counts[what]++
       if (++n % 25 === 0) say(`${n} of ${kills} random kills`)
     }
     await load.stop()
-    await until('a daemon is up', () => slots.daemon.some(({ process }) => process !== undefined))
+    await until('a daemon is up', () => slots.running('daemon').length > 0)
     const stoppedAtMs = monotonicMs()
     await untilDry(arena)
     say(`everything was delivered ${Math.round(monotonicMs() - stoppedAtMs)} ms after the last call`)
@@ -114,7 +92,7 @@ export async function killAtRandom(
 }
 
 /** Slow is not stuck: as long as something moves it is waited for. */
-async function untilDry(arena: CrashArena): Promise<void> {
+export async function untilDry(arena: CrashArena): Promise<void> {
   let [last, movedAtMs] = ['', monotonicMs()]
   const hasEnded = async () => {
     if (await isDry(arena.database)) return true
@@ -149,55 +127,16 @@ function pick(value: number): keyof typeof SHARES {
   return value < SHARES.api ? 'api' : value < SHARES.api + SHARES.daemon ? 'daemon' : 'database'
 }
 
-/** A daemon that is up for so long has seen long enough who else is alive. */
-const SEASONED_MS = 8000
-
-/** @returns false when none is there that may be taken: one stays, of the daemons one that can take over at once */
-function killOne(
-  what: 'api' | 'daemon',
-  slots: Slot[],
-  random: () => number,
-  ledger: Ledger,
-  fill: (what: 'api' | 'daemon', slot: Slot) => Promise<void>,
-): boolean {
-  const alive = slots.filter(({ process }) => process !== undefined)
-  if (alive.length < 2) return false
-  const slot = alive[Math.floor(random() * alive.length)]!
-  const isSeasoned = (one: Slot) => one !== slot && monotonicMs() - one.startedAtMs > SEASONED_MS
-  if (what === 'daemon' && !alive.some(isSeasoned)) return false
-  const { kill, service } = slot.process!
-  const atMs = monotonicMs()
-  kill()
-  ledger.append('killer', {
-    what,
-    how: 'kill',
-    pid: service.pid,
-    point: `kill of ${service.name}`,
-    atMs,
-    untilMs: atMs,
-  })
-  slot.process = undefined
-  void service.ended.then(() => fill(what, slot))
-  return true
-}
-
-async function killDatabase(server: CrashServer, ledger: Ledger): Promise<void> {
-  const { pid } = server
-  const atMs = monotonicMs()
-  await server.kill()
-  await server.restart()
-  const untilMs = monotonicMs()
-  ledger.append('killer', { what: 'database', how: 'fault', pid, point: 'kill of the database', atMs, untilMs })
-}
-
-type Clients = ReturnType<typeof readEvidence>['clients']
-
 /** How long after the database's return an API may still refuse. */
 const READY_WITHIN_MS = 10_000
 /** A kill is written down a moment before or after the client sees it. */
 const SLACK_MS = 200
 
-function unprovoked(clients: Clients, kills: KillerLine[]): Clients {
+/** Calls that failed without a kill of their process or a fault of the database in their time. */
+export function unprovoked<Call extends Pick<ClientLine, 'status' | 'pid' | 'sentAtMs' | 'endedAtMs'>>(
+  clients: Call[],
+  kills: KillerLine[],
+): Call[] {
   const ofProcess = Map.groupBy(kills, ({ pid }) => pid)
   const faults = kills.filter(({ what }) => what === 'database')
   return clients.filter(({ status, pid, sentAtMs, endedAtMs }) => {
@@ -210,7 +149,7 @@ function unprovoked(clients: Clients, kills: KillerLine[]): Clients {
   })
 }
 
-function slowestRecovery(clients: Clients, kills: KillerLine[]): number {
+function slowestRecovery(clients: ClientLine[], kills: KillerLine[]): number {
   const waits = kills
     .filter(({ what }) => what === 'database')
     .map(({ untilMs }) => {
