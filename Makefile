@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions histories simulate
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions histories simulate bench-soak
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -153,6 +153,9 @@ bench-daemons: $(INSTALLED) ## Share 100,000 copies among four daemons, one of w
 
 bench-backlog: $(INSTALLED) ## 1,000,000 waiting copies with dead endpoints, and an endpoint that is back: ARGS="--n 40000 --due 3000" for the quick form
 	@exec node scripts/bench/backlog.ts $(ARGS)
+
+bench-soak: $(INSTALLED) ## Everybody's usual work, with faulty endpoints and a burst: ARGS="--minutes 10 --seed 1 --chaos --every 60"
+	@exec node scripts/soak/bench-soak.ts $(ARGS)
 
 bench-ssrf: $(INSTALLED) ## Try to make a daemon call refused addresses, each of which has a canary (Linux): ARGS="--rounds 1000"
 	@exec node scripts/security/ssrf.ts $(ARGS)

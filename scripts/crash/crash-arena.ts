@@ -12,8 +12,8 @@ import { createAccessTokens, type AccessTokens } from '../../src/auth/access-tok
 import { DatabaseClock, monotonicMs } from '../../src/clock.ts'
 import { deriveKeys, seal } from '../../src/crypto.ts'
 import { makeLaneDue } from '../../src/deliveries/lanes-repository.ts'
-import type { EventType } from '../../src/events/event-types.ts'
 import { routeTheseEvents } from '../../src/events/event-routing.ts'
+import type { EventType } from '../../src/events/event-types.ts'
 import { recordEvent } from '../../src/events/events-repository.ts'
 import { newId, publicEventId } from '../../src/ids.ts'
 import { insertWebhook } from '../../src/webhooks/webhooks-repository.ts'
@@ -47,7 +47,7 @@ export interface CrashProcess {
 export class CrashArena {
   readonly database: Database
   readonly clock = new DatabaseClock()
-  readonly #mysqlUrl: string
+  readonly mysqlUrl: string
   readonly #folder: string
   readonly #tls: DevTls
   readonly #secretsKey = randomBytes(32)
@@ -57,7 +57,7 @@ export class CrashArena {
   #started = 0
 
   private constructor(mysqlUrl: string, folder: string, tls: DevTls) {
-    this.#mysqlUrl = mysqlUrl
+    this.mysqlUrl = mysqlUrl
     this.#folder = folder
     this.#tls = tls
     this.database = connectDatabase(mysqlUrl)
@@ -104,7 +104,7 @@ export class CrashArena {
 
   /** @param urlOf the endpoint, from the webhook's id. @returns the webhook's id */
   async addWebhook(
-    { account, lab }: Tenant,
+    { account, lab }: Pick<Tenant, 'account' | 'lab'>,
     urlOf: (webhook: string) => string,
     events: EventType[] = ['lead.created'],
   ): Promise<string> {
@@ -127,7 +127,7 @@ export class CrashArena {
 
   /** Records an event as the API does, without one. @returns its id */
   /** @param routedTo in the same transaction the event is fanned out, so that no daemon does */
-  async addEvent({ account, lab }: Tenant, routedTo?: string): Promise<string> {
+  async addEvent({ account, lab }: Pick<Tenant, 'account' | 'lab'>, routedTo?: string): Promise<string> {
     const id = newId(this.clock.nowMs())
     const body = Buffer.from(JSON.stringify({ id: publicEventId(id), pad: 'x'.repeat(500) }))
     const parties = { corporateId: null, doctorId: null, hospitalId: null }
@@ -157,7 +157,7 @@ export class CrashArena {
   }
 
   async #start(name: string, script: string, env: Record<string, string>): Promise<CrashProcess> {
-    const proxy = await startDatabaseProxy(this.#mysqlUrl)
+    const proxy = await startDatabaseProxy(this.mysqlUrl)
     const all = {
       ...process.env,
       NODE_ENV: 'test',

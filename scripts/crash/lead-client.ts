@@ -16,12 +16,15 @@ export function newAgent(): Agent {
   return new Agent({ keepAlive: true, maxSockets: 64 })
 }
 
-/** @param agent undefined: over a connection of its own */
+/**
+ * @param agent undefined: over a connection of its own
+ * @param caller without a token: no `Authorization` is sent
+ */
 export function call(
   agent: Agent | undefined,
   method: string,
   url: string,
-  { token }: Pick<Tenant, 'token'>,
+  { token }: { token?: string },
   body?: object,
   headers: Record<string, string> = {},
 ): Promise<Answer> {
@@ -30,7 +33,7 @@ export function call(
     agent: agent ?? false,
     method,
     headers: {
-      authorization: `Bearer ${token}`,
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
       ...(body === undefined
         ? {}
         : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(payload)) }),

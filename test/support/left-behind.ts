@@ -15,6 +15,12 @@ export const TOO_LARGE = ['db/query-plans.test.ts']
 
 export const LEFT_BEHIND: LeftBehind[] = [
   {
+    because:
+      'webhooks are registered while events of their labs are fanned out, which the examination allows for elsewhere',
+    checks: ['event_not_fanned_out'],
+    files: ['soak.test.ts'],
+  },
+  {
     because: 'copies are put into the queue and taken out of it by hand, as a recorder would',
     checks: ['body_without_event', 'event_not_fanned_out'],
     files: ['daemon/lane-backlog.test.ts'],
