@@ -21,7 +21,7 @@ const DAYS = number('SIMULATED_DAYS', 90)
 const STORED_DAYS = number('SIMULATED_STORED_DAYS', IS_LARGE ? DAYS : 12)
 const STEP_MINUTES = number('SIMULATED_STEP_MINUTES', 30)
 const SEED = number('SIMULATED_SEED', Math.floor(Math.random() * 2 ** 31))
-const TIMEOUT_MS = 600_000
+const TIMEOUT_MS = IS_LARGE ? 7_200_000 : 240_000
 
 const SHOWN = 5
 
