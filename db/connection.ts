@@ -185,7 +185,9 @@ export class DatabaseBudget {
 async function beforeDeadline<T>(work: Promise<T>, deadline: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(tooLate()), Math.max(0, deadline - monotonicMs()))
+    // An answer that has come while the process was busy is read first: it may be that of a COMMIT.
+    const isOver = () => setImmediate(() => reject(tooLate()))
+    timer = setTimeout(isOver, Math.max(0, deadline - monotonicMs()))
   })
   try {
     return await Promise.race([work, late])

@@ -4,7 +4,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { COMMIT } from '../../db/batch.ts'
 import { connectDatabase, DatabaseBudget, withinBudget, type Database } from '../../db/connection.ts'
+import { runBefore } from '../../db/deadline.ts'
 import { startDatabaseProxy, type DatabaseProxy } from '../../scripts/crash/database-proxy.ts'
+import { monotonicMs } from '../../src/clock.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 
 let direct: TestDatabase
@@ -92,4 +94,20 @@ test('what is left of a request’s time holds for the transactions in it, too',
   expect(began).toBe(true)
   await pause(500)
   expect(await stored()).not.toContain('after its share')
+})
+
+test('an answer that has come while the process was busy is heard, though the deadline is over by then', async () => {
+  // Its connections are there: nothing but the batch is waited for.
+  await direct.database.batch.transaction((send) => send([insert('before'), COMMIT]))
+  const done = runBefore(monotonicMs() + 1500, () =>
+    withinBudget(() =>
+      direct.database.batch.transaction((send) => {
+        const sent = send([insert('heard late'), COMMIT])
+        for (const endMs = monotonicMs() + 1700; monotonicMs() < endMs;);
+        return sent
+      }),
+    ),
+  )
+  await done
+  expect(await stored()).toContain('heard late')
 })
