@@ -16,6 +16,7 @@ import { WITHOUT_KEY } from '../src/idempotency/idempotency.ts'
 import { isIdempotentOperation, requireSoundKey } from '../src/idempotency/idempotency-rules.ts'
 import { patientTokenOf } from '../src/patients/patient-authentication.ts'
 import { invalidPatientToken } from '../src/patients/patient-token.ts'
+import { Workload } from '../src/workload.ts'
 
 const DEFINITION = join(import.meta.dirname, '..', 'src', 'generated', 'client.json')
 /** Any will do. */
@@ -88,6 +89,7 @@ async function createCallReader(operationIds: string[]): Promise<ReadCall> {
   const returnCall = async (call: ValidatedCall) => ({ status: 200, body: call })
   const api = await createContractApi({
     definition: DEFINITION,
+    workload: new Workload(),
     security: {
       integrator: authenticate,
       patient: async (req) => {

@@ -15,7 +15,7 @@ import {
   type Operation,
   type Request,
 } from 'openapi-backend'
-import { DatabaseBudget } from '../db/connection.ts'
+import type { DatabaseBudget } from '../db/connection.ts'
 import { parseDateTime } from './crm/zoned-time.ts'
 import { decodable, firstSecurityFault, methodNotAllowed, validationFault } from './api-refusals.ts'
 import { DomainError, notFound } from './errors.ts'
@@ -30,6 +30,7 @@ import type { JsonSchema } from './known-fields.ts'
 import { readJsonBody, readOptionalJsonBody, RefusedBody, requireMediaType, type JsonObject } from './request-body.ts'
 import { queryOf } from './request-query.ts'
 import type { Reply } from './reply.ts'
+import type { Workload } from './workload.ts'
 
 /** What a handler is called with: validated, and of the query only what the contract knows. */
 export interface ValidatedCall {
@@ -76,6 +77,8 @@ export type Admission = (
 export interface ContractOptions {
   /** Path of what is left of the OpenAPI document for requests, as JSON. */
   definition: string
+  /** Told of each request that waits for the database. */
+  workload: Workload
   security: Record<string, SecurityHandler>
   /** Comes after 401, and before anything that the body or the query could be faulted for. */
   admit?: Admission
@@ -177,7 +180,7 @@ export async function createContractApi(options: ContractOptions): Promise<Contr
     operationIds: operations.map((operation) => operation.operationId!),
     answer: async (req, res, trace) => {
       const request: Request = { method: req.method, path: decodable(req.path), headers: {}, query: {} }
-      const budget = new DatabaseBudget()
+      const budget = options.workload.budget()
       const incoming: Incoming = { req, res, trace, request, budget, idempotency: WITHOUT_KEY }
       try {
         return await contract.handleRequest(request, incoming)

@@ -21,7 +21,7 @@ import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
 import { CrmAdmission } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
-import { badRequest, DomainError, notFound, unavailable } from './errors.ts'
+import { badRequest, DomainError, notFound, overloaded, unavailable } from './errors.ts'
 import { requestIdOf, requireOneHost } from './http-server.ts'
 import { createIdempotency } from './idempotency/idempotency.ts'
 import { newId } from './ids.ts'
@@ -37,6 +37,7 @@ import { spanRequests } from './request-spans.ts'
 import { isKnown, negotiateEncoding, Representation } from './representation.ts'
 import { fileTooLarge } from './reports/report-store.ts'
 import type { Tracing } from './spans.ts'
+import { Workload } from './workload.ts'
 
 const CONTRACTS = join(import.meta.dirname, 'generated')
 
@@ -45,6 +46,8 @@ export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientToke
   accessTokenTtlSeconds: number
   /** CRM calls that an account may make in a minute. */
   crmCalls: number
+  /** Requests that may wait for the database at a time, of each contract; left out: as the service has it. */
+  mostWaiting?: number | undefined
   /** What a report's file may have, in bytes. */
   reportMaxBytes: number
   /** What `/readyz` says, and whether connections should end with their answer. */
@@ -62,6 +65,10 @@ export interface AppDeps extends Omit<HandlerDeps, 'accessTokens' | 'patientToke
 /** @throws when a contract can't be read or does not fit its handlers */
 export async function createApp(deps: AppDeps): Promise<RequestListener> {
   const app = express()
+  const workloads: Workloads = {
+    '/client/': new Workload(deps.mostWaiting),
+    '/operator/': new Workload(deps.mostWaiting),
+  }
   app.disable('x-powered-by')
   app.disable('etag')
   app.enable('case sensitive routing')
@@ -86,13 +93,33 @@ export async function createApp(deps: AppDeps): Promise<RequestListener> {
   if (deps.serves.client) app.use(serveReportFiles({ ...deps, knex: deps.database.knex }))
   if (deps.serves.client) app.use(serveDocuments({ ...deps, knex: deps.database.knex }))
   if (deps.tracing) app.use(spanRequests(deps.tracing, deps.clock))
-  if (deps.serves.client) app.use(dispatch('/client/', await createClientApi(handlerDeps, deps.crmCalls)))
-  if (deps.serves.operator) app.use(dispatch('/operator/', await createOperatorApi(handlerDeps, deps.reportMaxBytes)))
+  if (deps.serves.client)
+    app.use(dispatch('/client/', await createClientApi(handlerDeps, workloads['/client/'], deps.crmCalls)))
+  if (deps.serves.operator)
+    app.use(dispatch('/operator/', await createOperatorApi(handlerDeps, workloads['/operator/'], deps.reportMaxBytes)))
   app.use(() => {
     throw notFound('there is nothing at this path')
   })
   app.use(answerError)
-  return answerAlways(app, traceRequest(deps))
+  return refuseTooMany(workloads, traceRequest(deps), answerAlways(app, traceRequest(deps)))
+}
+
+/** What the lab's own people do is not kept waiting by integrators, and the other way round. */
+type Workloads = Record<'/client/' | '/operator/', Workload>
+
+/**
+ * Before anything else looks at a request: where many are refused, what that takes is taken from the others. Probes are no
+ * operations, and always answered.
+ */
+function refuseTooMany(workloads: Workloads, trace: RequestHandler, next: RequestListener): RequestListener {
+  const prefixes = Object.keys(workloads) as (keyof Workloads)[]
+  return (incoming, outgoing) => {
+    const prefix = prefixes.find((known) => incoming.url?.startsWith(known))
+    if (!prefix || !workloads[prefix].isFull) return next(incoming, outgoing)
+    const [req, res] = [incoming as Request, outgoing as Response]
+    res.locals = {}
+    trace(req, res, () => answerError(overloaded(), req, res, () => {}))
+  }
 }
 
 /** Express goes past every handler where it can't parse a target (`http://[::1/client/labs`), and would answer in HTML. */
@@ -106,13 +133,14 @@ function answerAlways(app: Express, trace: RequestHandler): RequestListener {
   }
 }
 
-async function createClientApi(deps: HandlerDeps, crmCalls: number): Promise<ContractApi> {
+async function createClientApi(deps: HandlerDeps, workload: Workload, crmCalls: number): Promise<ContractApi> {
   const { knex } = deps.database
   const accounts = new RecentAccounts(knex, deps.clock)
   const admission = new CrmAdmission(deps.database.batch, crmCalls, (accountId) => accounts.get(accountId))
   const authenticate = createIntegratorAuthentication(deps.accessTokens)
   return createContractApi({
     definition: join(CONTRACTS, 'client.json'),
+    workload,
     handlers: clientOperations(deps),
     admit: admission.admit,
     idempotencyOf: createIdempotency(deps),
@@ -138,9 +166,10 @@ function isAdmittedLate(req: Request, trace: Trace): boolean {
   return trace.operation === 'createEntry' && req.headers['idempotency-key'] === undefined
 }
 
-async function createOperatorApi(deps: HandlerDeps, reportMaxBytes: number): Promise<ContractApi> {
+async function createOperatorApi(deps: HandlerDeps, workload: Workload, reportMaxBytes: number): Promise<ContractApi> {
   return createContractApi({
     definition: join(CONTRACTS, 'operator.json'),
+    workload,
     handlers: operatorOperations(deps),
     idempotencyOf: createIdempotency(deps),
     receiveFile: async (req) => {

@@ -108,3 +108,9 @@ export function conflict(details: string, code: string, extras: ErrorExtras = {}
 export function unavailable(details: string, retryAfterSeconds = 1, cause?: unknown): DomainError {
   return new DomainError('unavailable', 'unavailable', details, { retryAfterSeconds, cause })
 }
+
+/** Nothing was done, and nothing is wrong with it: it came when too much else did. */
+export function overloaded(): DomainError {
+  const details = 'the service has more requests than it can answer; try again shortly'
+  return new DomainError('unavailable', 'overloaded', details, { retryAfterSeconds: 1 })
+}

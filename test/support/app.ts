@@ -69,6 +69,7 @@ export interface TestAppOptions {
   /** CRM calls that an account may make in a minute. Most tests make more than the 60 of the service. */
   crmCalls?: number
   reportMaxBytes?: number
+  mostWaiting?: number
   /** Of a server that does not answer; left out: a database of the app's own. */
   mysqlUrl?: string
 }
@@ -107,6 +108,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     readiness,
     accessTokenTtlSeconds,
     crmCalls: options.crmCalls ?? 500,
+    mostWaiting: options.mostWaiting,
     logger,
     reportStore,
     referenceDir: referenceDirOf(dataDir),
