@@ -23,7 +23,7 @@ GENERATE := openapi-typescript --default-non-nullable=false
 # Further arguments for vitest: make test ARGS="test/webhooks -t 'deleted'"
 ARGS ?=
 
-.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions histories simulate bench-soak
+.PHONY: help fuzz run migrate api daemon test check types mock docs demo operator mutants receiver doctor bench bench-quick bench-long bench-scale profile bench-neighbours bench-delete bench-hostile bench-crash bench-database-faults bench-restarts bench-flaps backup-drill bench-migrations controls bench-ssrf supply-chain sbom fresh-install bench-otp bench-foreign-ids bench-slow-clients bench-races bench-deletions histories simulate bench-soak bench-overload
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -117,6 +117,9 @@ bench-foreign-ids: $(INSTALLED) ## Whether the time of an answer tells another a
 
 bench-slow-clients: $(INSTALLED) ## Besiege an API with slow and idle connections: ARGS="--slow 500 --idle 10000"
 	@exec node scripts/bench/slow-clients.ts $(ARGS)
+
+bench-overload: $(INSTALLED) ## Three times the calls that the API can answer: ARGS="--seconds 30 --seed 1"
+	@exec node scripts/bench/overload.ts $(ARGS)
 
 doctor: $(INSTALLED) ## Recompute what follows from other rows, and name what is off
 	@exec node scripts/doctor.ts $(ARGS)

@@ -7,12 +7,17 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, request } from 'undici'
+import { seededRandom } from '../crash/seeded-random.ts'
 import { machineMs } from './machine-clock.ts'
 import type { Tenant } from './tenants.ts'
 
 export interface LoadOrder {
   baseUrls: string[]
-  what: 'leads' | 'tests'
+  /** `mixed`: leads, and among them a list of webhooks for every fourth call, as the seed says. */
+  what: 'leads' | 'tests' | 'mixed'
+  seed?: number
+  /** What became of each call: `LoadResult.told`. */
+  tells?: boolean
   count: number
   connections: number
   ratePerSecond?: number
@@ -30,12 +35,34 @@ export interface LoadResult {
   delays: number[]
   bytes: number
   firstFault?: string
+  told?: Told
 }
+
+/** Of calls whose answers differ. */
+export interface Told {
+  /** Of those that were answered with 200, as `delays`. */
+  acceptedDelays: number[]
+  leadIds: string[]
+  /** The time that the latest request left after it should have, in milliseconds. */
+  latestMs: number
+  /** Refusals that have not the error shape, a status of 503, or when to come again; the first few. */
+  misshapen: string[]
+  /** How many of each code, and how long the slowest of them took. */
+  refusals: Record<string, { count: number; slowestMs: number }>
+}
+
+/** As much as shows what is wrong. */
+const MOST_MISSHAPEN = 5
 
 let tenants: Tenant[] = []
 /** Goes on over all orders: a contact serves once a day. */
 let leads = 0
 const etags = new Map<string, string>()
+
+function webhooksOf({ labId, token }: Tenant): Call {
+  const path = `/client/events/getAllEvents?labID=${labId}`
+  return { method: 'GET', path, headers: { authorization: `Bearer ${token}` } }
+}
 
 type Call = { method: 'GET' | 'POST'; path: string; headers: Record<string, string>; body?: string }
 
@@ -64,26 +91,81 @@ function testsOf({ labId, token, corporateId }: Tenant, order: LoadOrder): Call 
   return { method: 'GET', path, headers }
 }
 
+function callOf(tenant: Tenant, order: LoadOrder, atMs: number, random: () => number): Call {
+  if (order.what === 'tests') return testsOf(tenant, order)
+  return order.what === 'mixed' && random() < 0.25 ? webhooksOf(tenant) : leadOf(tenant, atMs)
+}
+
+function tell(told: Told, status: number, headers: Record<string, unknown>, text: string, delayMs: number): void {
+  if (status === 200) {
+    told.acceptedDelays.push(delayMs)
+    const leadId = /"leadId":"([^"]+)"/.exec(text)?.[1]
+    if (leadId) told.leadIds.push(leadId)
+    return
+  }
+  const refusal = (told.refusals[/"code":"([a-z_]+)"/.exec(text)?.[1] ?? 'none'] ??= { count: 0, slowestMs: 0 })
+  refusal.count += 1
+  refusal.slowestMs = Math.max(refusal.slowestMs, delayMs)
+  const shape =
+    /^\{"success":false,"status":503,"message":"Service Unavailable","error":\{"details":"[^"]+","code":"[a-z_]+"\},/
+  const isSound = status === 503 && /^[1-9]\d*$/.test(String(headers['retry-after'])) && shape.test(text)
+  if (!isSound && told.misshapen.length < MOST_MISSHAPEN) told.misshapen.push(`${status} ${text.slice(0, 200)}`)
+}
+
+/** Of orders that keep their connections: opened before, as those of a proxy are, and not while the load is on. */
+const kept = new Map<string, Agent>()
+
+async function keptAgent(baseUrl: string, connections: number): Promise<Agent> {
+  let dispatcher = kept.get(baseUrl)
+  if (dispatcher) return dispatcher
+  dispatcher = new Agent({ connections, pipelining: 1 })
+  kept.set(baseUrl, dispatcher)
+  const isAsked = Array.from({ length: connections }, async () => {
+    const { body } = await request(`${baseUrl}/livez`, { dispatcher })
+    await body.dump()
+  })
+  await Promise.all(isAsked)
+  return dispatcher
+}
+
 async function run(order: LoadOrder): Promise<LoadResult> {
-  const dispatchers = order.baseUrls.map(() => new Agent({ connections: order.connections, pipelining: 1 }))
+  const { baseUrls, connections } = order
+  const dispatchers = order.tells
+    ? await Promise.all(baseUrls.map((baseUrl) => keptAgent(baseUrl, connections)))
+    : baseUrls.map(() => new Agent({ connections, pipelining: 1 }))
   const result: LoadResult = { statuses: {}, startedAtMs: machineMs(), endedAtMs: 0, cpuUs: 0, delays: [], bytes: 0 }
+  const told: Told = { acceptedDelays: [], leadIds: [], latestMs: 0, misshapen: [], refusals: {} }
+  if (order.tells) result.told = told
+  const random = seededRandom(order.seed ?? 1)
   const cpuBefore = process.cpuUsage()
   let next = 0
   async function call(atMs: number): Promise<void> {
     const n = next++
     const tenant = tenants[n % tenants.length]!
-    const { path, ...options } = order.what === 'leads' ? leadOf(tenant, atMs) : testsOf(tenant, order)
+    const { path, ...options } = callOf(tenant, order, atMs, random)
     const place = n % order.baseUrls.length
+    told.latestMs = Math.max(told.latestMs, machineMs() - atMs)
     const answer = await request(order.baseUrls[place] + path, { ...options, dispatcher: dispatchers[place] })
     if (answer.headers.etag && !order.headers) etags.set(path, answer.headers.etag as string)
-    if (answer.statusCode >= 400) result.firstFault ??= await answer.body.text()
-    else result.bytes += (await answer.body.arrayBuffer()).byteLength
+    const bytes = Buffer.from(await answer.body.arrayBuffer())
+    if (answer.statusCode >= 400) result.firstFault ??= bytes.toString()
+    else result.bytes += bytes.byteLength
     result.statuses[answer.statusCode] = (result.statuses[answer.statusCode] ?? 0) + 1
-    result.delays.push(machineMs() - atMs)
+    const delayMs = machineMs() - atMs
+    result.delays.push(delayMs)
+    if (order.tells) tell(told, answer.statusCode, answer.headers, bytes.toString(), delayMs)
   }
-  await (order.ratePerSecond ? onSchedule(call, order.count, order.ratePerSecond) : inLoops(call, order))
+  const callOnce = order.tells
+    ? (atMs: number) =>
+        call(atMs).catch((error: Error) => {
+          // A connection that breaks, or an answer that never comes, is one of the things that the service must not do.
+          result.statuses[0] = (result.statuses[0] ?? 0) + 1
+          tell(told, 0, {}, error.message, machineMs() - atMs)
+        })
+    : call
+  await (order.ratePerSecond ? onSchedule(callOnce, order.count, order.ratePerSecond) : inLoops(callOnce, order))
   const { user, system } = process.cpuUsage(cpuBefore)
-  await Promise.all(dispatchers.map((dispatcher) => dispatcher.close()))
+  if (!order.tells) await Promise.all(dispatchers.map((dispatcher) => dispatcher.close()))
   return { ...result, endedAtMs: machineMs(), cpuUs: user + system }
 }
 

@@ -22,13 +22,19 @@ export class Load {
 
   /** @throws unless every answer has this status */
   async run(order: LoadOrder, status = 200): Promise<LoadResult> {
+    const result = await this.ask(order)
+    if (result.statuses[status] !== order.count) {
+      throw new Error(`of ${order.count} requests ${JSON.stringify(result.statuses)}: ${result.firstFault ?? ''}`)
+    }
+    return result
+  }
+
+  /** Whatever the answers are. */
+  async ask(order: LoadOrder): Promise<LoadResult> {
     const answer = once(this.#child, 'message')
     this.#child.send(order)
     const [{ result, fault }] = (await answer) as [{ result: LoadResult; fault?: string }]
     if (fault) throw new Error(`the client failed: ${fault}`)
-    if (result.statuses[status] !== order.count) {
-      throw new Error(`of ${order.count} requests ${JSON.stringify(result.statuses)}: ${result.firstFault ?? ''}`)
-    }
     return result
   }
 
