@@ -4,8 +4,8 @@
  */
 import { DatabaseBudget } from '../db/connection.ts'
 
-/** A burst of so many is taken whole. Where only 250 a second are answered the last of them still has its answer in a second. */
-export const MOST_WAITING = 256
+/** A burst of so many is taken whole. Where 1,000 a second are answered the last of them still has its answer in one. */
+export const MOST_WAITING = 1024
 
 export class Workload {
   readonly #most: number

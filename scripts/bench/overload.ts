@@ -34,8 +34,8 @@ const STEP_SECONDS = 3
 const MOST_TIMES = 20
 /** Of what was carried, to see whether all is as before. */
 const QUIET_SHARE = 0.5
-/** In the client; more at once than any service is asked for by one. */
-const CONNECTIONS = 1000
+/** In the client: more at once than may wait. */
+const CONNECTIONS = 3000
 /** The client itself has to send in time what it sends: where it does not, the machine is too busy for this. */
 const LATE_MS = 1000
 
