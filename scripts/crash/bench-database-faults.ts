@@ -4,7 +4,8 @@
  *     node scripts/crash/bench-database-faults.ts [--seconds 6] [--rounds 1] [--cuts 40] [--only disk|faults]
  *
  * Every call is answered in under 5 s, 503 at the worst; nothing that was acknowledged is lost; within 10 s of the fault's
- * end a new lead is taken and delivered, without a restart. A round takes four times --seconds and half a minute, a cut half a
+ * end a new lead is taken and delivered, without a restart. The probes of both processes are answered at once all the while:
+ * /livez with 200, /readyz with 503 within 2 s of what lasts, and with 200 within 10 s of its end. A round takes four times --seconds and half a minute, a cut half a
  * second, the full disk a minute. Exit 1 when that is not so.
  */
 import { cpSync, mkdtempSync, rmSync } from 'node:fs'
@@ -13,6 +14,8 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { monotonicMs } from '../../src/clock.ts'
 import { readConfig } from '../../src/config.ts'
+import { StartFault } from '../processes.ts'
+import { usableArguments, wholeNumber } from '../whole-number.ts'
 import { CrashArena, isDry, until, type CrashProcess } from './crash-arena.ts'
 import { CrashLoad, writeEvents } from './crash-load.ts'
 import { CrashServer } from './crash-server.ts'
@@ -22,21 +25,37 @@ import { startHookedReceiver, type HookedReceiver } from './hooked-receiver.ts'
 import { complaints, isSound, judge, readEvidence, summary } from './ledger-check.ts'
 import { Ledger, type ClientLine } from './ledger.ts'
 import { call, leadBody } from './lead-client.ts'
+import { ProbeWatch } from './probe-watch.ts'
 
 const ANSWERED_WITHIN_MS = 5000
 const HEALTHY_WITHIN_MS = 10_000
+const DOWN_WITHIN_MS = 2000
+const UP_WITHIN_MS = 10_000
+/** The median of the probes' answers: a few of them wait for a machine that does other things, all of them for a database that is asked. */
+const PROBED_WITHIN_MS = 50
+/** Shorter ones may be over before anybody looks. */
+const LASTING_MS = 3000
 const RATE = 30
 const DISK_MB = 420
 /** Rows that fill a disk in seconds. */
 const LONG_TEXT = 'x'.repeat(4000)
 
-const { values } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '6' },
-    rounds: { type: 'string', default: '1' },
-    cuts: { type: 'string', default: '40' },
-    only: { type: 'string' },
-  },
+const { seconds, rounds, cuts, only } = usableArguments('bench-database-faults', () => {
+  const { values } = parseArgs({
+    options: {
+      seconds: { type: 'string', default: '6' },
+      rounds: { type: 'string', default: '1' },
+      cuts: { type: 'string', default: '40' },
+      only: { type: 'string' },
+    },
+  })
+  if (values.only !== undefined && !['disk', 'faults'].includes(values.only)) throw new StartFault('--only takes disk or faults') // prettier-ignore
+  return {
+    seconds: wholeNumber('seconds', values.seconds, 1, 3600),
+    rounds: wholeNumber('rounds', values.rounds, 1, 1000),
+    cuts: wholeNumber('cuts', values.cuts, 1, 100_000),
+    only: values.only,
+  }
 })
 const say = (line: string) => process.stderr.write(`bench-database-faults: ${line}\n`)
 
@@ -94,28 +113,31 @@ async function runFaults(stage: Stage, faults: DatabaseFault[], extra: Record<st
     target: () => ({ url: api.url, pid }),
   })
   load.start()
+  const watch = new ProbeWatch({ API: api.url, daemon: daemon.url })
   const seen: Seen[] = []
   for (const fault of faults) {
     say(`${fault.name} …`)
     const atMs = monotonicMs()
-    const remark = await fault.run({ server, api, daemon, lastsMs: Number(values.seconds) * 1000 })
+    const remark = await fault.run({ server, api, daemon, lastsMs: seconds * 1000 })
     const untilMs = monotonicMs()
     ledger.append('killer', { what: 'database', how: 'fault', pid: server.pid, point: fault.name, atMs, untilMs })
-    seen.push({
-      name: fault.name,
-      remark: remark ?? '',
-      atMs,
-      untilMs,
-      healthyAfterMs: await healthyAfter(stage, untilMs),
-    })
+    const healthyAfterMs = await healthyAfter(stage, untilMs)
+    seen.push({ name: fault.name, remark: remark ?? '', atMs, untilMs, healthyAfterMs })
+    // The next fault is to meet processes that are ready.
+    await watch.ready(untilMs, 2 * UP_WITHIN_MS)
   }
   await load.stop()
+  await watch.stop()
   await until('everything is delivered', () => isDry(arena.database), 60_000)
   await writeEvents(arena, ledger)
   const evidence = readEvidence(ledger.folder)
   const stored = new Set(await arena.database.knex('entries').pluck('integrator_id'))
   const isRight = seen
-    .map((one, n) => report(one, seen[n + 1]?.atMs ?? Infinity, evidence.clients, stored))
+    .map((one, n) => {
+      const nextAtMs = seen[n + 1]?.atMs ?? Infinity
+      const isAnswered = report(one, nextAtMs, evidence.clients, stored)
+      return reportProbes(watch, one, nextAtMs) && isAnswered
+    })
     .every(Boolean)
   const verdict = judge(evidence)
   console.log(summary(verdict))
@@ -152,6 +174,23 @@ function report(
   return others === 0 && slowestMs < ANSWERED_WITHIN_MS && healthyAfterMs < HEALTHY_WITHIN_MS
 }
 
+/** Of faults that last and leave no connection: whoever is asked can't miss them. */
+const UNREADY = ['stopped (SIGSTOP)', 'black hole', 'deaf', 'refused']
+
+function reportProbes(watch: ProbeWatch, { name, atMs, untilMs }: Seen, nextAtMs: number): boolean {
+  const mustBeDown = UNREADY.includes(name) && untilMs - atMs >= LASTING_MS
+  return ['API', 'daemon']
+    .map((target) => watch.judge(target, atMs, untilMs, nextAtMs))
+    .map(({ target, notAlive, downAfterMs, upAfterMs, p50Ms, p99Ms }) => {
+      const down = downAfterMs === undefined ? 'never' : ms(downAfterMs)
+      const up = upAfterMs === undefined ? 'never' : ms(upAfterMs)
+      console.log(`  probes of the ${target}: /livez not 200=${notAlive} /readyz down after=${down} up after=${up} answered p50=${ms(p50Ms)} p99=${ms(p99Ms)}`) // prettier-ignore
+      const isDown = !mustBeDown || (downAfterMs ?? Infinity) <= DOWN_WITHIN_MS
+      return notAlive === 0 && isDown && (upAfterMs ?? Infinity) <= UP_WITHIN_MS && p50Ms <= PROBED_WITHIN_MS
+    })
+    .every(Boolean)
+}
+
 const ms = (value: number) => `${Math.round(value)} ms`
 
 function reportCuts({ calls, refused, stored, repeated, delivered, records, recordsTwice }: CutResult): boolean {
@@ -179,17 +218,17 @@ async function runDiskFull(): Promise<boolean> {
 
 async function main(): Promise<boolean> {
   const startedAtMs = monotonicMs()
-  const rounds = Array.from({ length: Number(values.rounds) }, () => DATABASE_FAULTS).flat()
+  const faultsOfRounds = Array.from({ length: rounds }, () => DATABASE_FAULTS).flat()
   const faults =
-    values.only === 'disk' ||
+    only === 'disk' ||
     (await withStage(tmpdir(), 96, async (stage) => {
-      const isRight = await runFaults(stage, rounds, {})
-      return reportCuts(await cutCommits(stage, Number(values.cuts))) && isRight
+      const isRight = await runFaults(stage, faultsOfRounds, {})
+      return reportCuts(await cutCommits(stage, cuts)) && isRight
     }))
-  const full = values.only === 'faults' || (await runDiskFull())
+  const full = only === 'faults' || (await runDiskFull())
   const isRight = faults && full
-  const seconds = Math.round((monotonicMs() - startedAtMs) / 1000)
-  console.log(`bench-database-faults: ${seconds} s, ${isRight ? 'all as it must be' : 'NOT as it must be'}`)
+  const tookSeconds = Math.round((monotonicMs() - startedAtMs) / 1000)
+  console.log(`bench-database-faults: ${tookSeconds} s, ${isRight ? 'all as it must be' : 'NOT as it must be'}`)
   return isRight
 }
 
