@@ -26,7 +26,7 @@ const PLAN: SoakPlan = {
   env: {},
   warmUpSeconds: 1,
   // Too short for connections to be closed that nobody uses any more: one to each endpoint, and those of the pools.
-  files: { idleMs: 0, more: 150, timeoutMs: 0 },
+  files: { idleMs: 0, more: 300, timeoutMs: 0 },
   forgets: false,
 }
 /** Nothing but the soak runs on the machine; or so much that no time means anything. */

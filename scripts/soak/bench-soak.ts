@@ -25,6 +25,9 @@ const LIFE_CYCLE = { WARN_AFTER_SECONDS: '10', WARN_BY_CLOCK_SECONDS: '15', DELE
 const FILES = { idleMs: 15_000, more: 10, timeoutMs: 90_000 }
 const WARM_UP_SECONDS = 10
 const SECONDS_OF_MINUTE = 60
+/** Leads and lists among the calls, of which an account has sixty a minute: also what is late must fit. */
+const CRM_SHARE = 0.65
+const MOST_CRM_CALLS = 40
 
 const say = (line: string) => process.stderr.write(`bench-soak: ${line}\n`)
 
@@ -66,15 +69,20 @@ function readPlan(): SoakPlan {
     files: FILES,
     forgets: values.control,
   }
-  // Forty of the sixty calls that an account has: also what is late must fit.
-  if (plan.rate * SECONDS_OF_MINUTE * 0.65 > plan.accounts * 40) {
+  if (plan.rate * SECONDS_OF_MINUTE * CRM_SHARE > plan.accounts * MOST_CRM_CALLS) {
     throw new Error(`${plan.accounts} accounts may not make ${plan.rate} calls a second: set more --accounts`)
   }
   return plan
 }
 
 async function main(): Promise<boolean> {
-  const plan = readPlan()
+  let plan: SoakPlan
+  try {
+    plan = readPlan()
+  } catch (error) {
+    say((error as Error).message)
+    process.exit(1)
+  }
   let stopped: string | undefined
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => (stopped = signal))
   return withCrashStage(say, async ({ server, arena, receiver, ledger, scratch }) => {

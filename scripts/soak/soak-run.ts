@@ -286,8 +286,13 @@ async function readStored(
   const events = rows.map((row) => ({ event: row.id, lead: row.subject_id, lab: row.lab_id }))
   for (const line of events) ledger.append('events', line)
   const [kills, webhooks] = [readLedger(ledger.folder, 'killer'), readLedger(ledger.folder, 'webhooks')]
-  const late = await arena.database.knex('attempts').where({ class: 'timeout' }).select('webhook_id', 'event_id')
-  const timedOut = new Set(late.map((row) => `${row.webhook_id} ${row.event_id}`))
+  const late = await arena.database
+    .knex('attempts as a')
+    .join('webhooks as w', 'w.id', 'a.webhook_id')
+    .where({ 'a.class': 'timeout' })
+    .select('w.endpoint', 'a.event_id')
+  // As the receiver names it.
+  const timedOut = new Set(late.map((row) => `${row.endpoint.split('/').at(-1)} ${row.event_id}`))
   return {
     timedOut,
     evidence: { clients: calls.clients, receipts: receiver.receipts, kills, events, webhooks },
