@@ -45,7 +45,7 @@ const textOf = (paise: number) => `${Math.floor(paise / 100)}.${String(paise % 1
 /** One number in some of the ways in which JSON may have it. */
 function jsonOf(paise: number, n: number): string {
   const text = textOf(paise)
-  return [text, `${text}0`, text.replace(/\.?0+$/, '') || '0', `${paise}e-2`][n % 4]!
+  return [text, `${text}0`, String(Number(text)), `${paise}e-2`][n % 4]!
 }
 
 /** @param digits how many it may have, of which any number is as frequent as any other */
