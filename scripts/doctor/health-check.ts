@@ -7,6 +7,8 @@ import { MOST_OF_A_CHECK, type Examined, type Finding } from './finding.ts'
 
 const WEBHOOKS_AT_A_TIME = 500
 const ATTEMPTS_AT_A_TIME = 200
+/** An attempt is judged by the time at which its batch began, and that may have waited so long for the webhook's row. */
+const RECORDED_WITHIN_MS = 10_000
 
 interface StoredWebhook {
   id: string
@@ -98,14 +100,21 @@ export function replay(
 }
 
 /** The clock may have warned before an attempt did, and no earlier than its own time. */
-function warningFault(stored: WebhookHealth, replayed: WebhookHealth, { limits }: Examined): string | undefined {
+export function warningFault(
+  stored: WebhookHealth,
+  replayed: WebhookHealth,
+  { limits }: Pick<Examined, 'limits'>,
+): string | undefined {
   const { warnedAt, firstFailureAt } = stored
+  const byClockAt = firstFailureAt === null ? Infinity : firstFailureAt.getTime() + limits.warnByClockSeconds * 1000
   if (replayed.warnedAt !== null && (warnedAt === null || warnedAt.getTime() > replayed.warnedAt.getTime())) {
+    const lateMs = warnedAt === null ? Infinity : warnedAt.getTime() - replayed.warnedAt.getTime()
+    // The clock came between the attempt's time and its record, which found the webhook warned.
+    if (lateMs <= RECORDED_WITHIN_MS && warnedAt!.getTime() >= byClockAt) return undefined
     return `its attempts bring the warning at ${iso(replayed.warnedAt)}, its row says ${iso(warnedAt)}`
   }
   const byAttempt = warnedAt !== null && warnedAt.getTime() === replayed.warnedAt?.getTime()
   if (warnedAt === null || byAttempt) return undefined
-  const byClockAt = firstFailureAt!.getTime() + limits.warnByClockSeconds * 1000
   return warnedAt.getTime() < byClockAt ? `it was warned at ${iso(warnedAt)}, before the clock may do so` : undefined
 }
 

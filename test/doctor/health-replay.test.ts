@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { replay } from '../../scripts/doctor/health-check.ts'
+import { replay, warningFault } from '../../scripts/doctor/health-check.ts'
 
 const LIMITS = { warnAfterSeconds: 50, warnByClockSeconds: 40, deleteAfterSeconds: 60, minWarningLeadSeconds: 15 }
 const FIRST_MS = Date.parse('2026-11-27T10:00:00Z')
@@ -33,4 +33,18 @@ test('a warning counts from its own time on: too late for an attempt, it brings 
 test('without a warning the attempts bring it themselves', () => {
   expect(replayed([attempt(0), attempt(62), attempt(70)], null)).toEqual(deletedBy(3, at(62)))
   expect(replayed([attempt(0), attempt(62), attempt(70, true)], null).firstFailureAt).toBeNull()
+})
+
+test('the clock may warn between the time of an attempt and its record, and no later', () => {
+  const limits = { ...LIMITS, warnAfterSeconds: 20 }
+  const faultOf = (attemptAt: number, warnedAt: number | null) => {
+    const byAttempts = replay([attempt(0), attempt(attemptAt)], { limits })
+    return warningFault({ ...byAttempts, warnedAt: warnedAt === null ? null : at(warnedAt) }, byAttempts, { limits })
+  }
+  expect(faultOf(39.9, 39.9)).toBeUndefined()
+  expect(faultOf(39.9, 40.1)).toBeUndefined()
+  // Before the clock may; long after; never.
+  expect(faultOf(30, 30.2)).toMatch(/its attempts bring the warning/)
+  expect(faultOf(30, 41)).toMatch(/its attempts bring the warning/)
+  expect(faultOf(39.9, null)).toMatch(/its attempts bring the warning/)
 })
