@@ -20,7 +20,7 @@ import { makeSureOfDevTls, type DevTls } from '../../scripts/dev-tls.ts'
 import { startNameServer, type NameServer } from '../../scripts/security/name-server.ts'
 import { createAddressPolicy } from '../../src/webhooks/endpoint-address.ts'
 
-/** A name that is known after 3 s is still reached, also on a machine that does other things. */
+/** A name that is known after 3 s may still be reached, also on a machine that does other things. */
 const DEADLINE_MS = 6000
 const LATE_MS = 1000
 /** Two seconds of body, or an idle connection's eight. */
