@@ -10,6 +10,7 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { usableArguments, wholeNumber } from '../whole-number.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 const FIELD_LIMIT_MS = 600_000
@@ -18,10 +19,8 @@ const { values } = parseArgs({
   options: { n: { type: 'string', default: '60' }, control: { type: 'string', default: '0' } },
 })
 // An account of the tests may make 500 CRM calls.
-if (!/^[1-9][0-9]{0,2}$/.test(values.n) || Number(values.n) > 200) {
-  throw new Error('--n must be a whole number from 1 to 200')
-}
-if (!/^[0-9]{1,3}$/.test(values.control)) throw new Error('--control must be a whole number of milliseconds up to 999')
+usableArguments('bench-foreign-ids', () => wholeNumber('n', values.n, 1, 200))
+usableArguments('bench-foreign-ids', () => wholeNumber('control', values.control, 0, 999))
 
 const { status } = spawnSync(
   'vitest',

@@ -18,6 +18,7 @@ import { get } from 'node:http'
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { monotonicMs } from '../../src/clock.ts'
+import { usableArguments, wholeNumber } from '../whole-number.ts'
 import { BenchWorld } from './bench-world.ts'
 import { Load } from './load.ts'
 import { untilRecorded } from './receipts.ts'
@@ -47,13 +48,9 @@ const { values } = parseArgs({
     from: { type: 'string', default: '200' },
   },
 })
-const [seconds, seed, times, from] = (['seconds', 'seed', 'times', 'from'] as const).map((name) => {
-  if (!/^[1-9][0-9]{0,5}$/.test(values[name])) {
-    process.stderr.write(`bench-overload: --${name} must be a whole number from 1 to 999999\n`)
-    process.exit(2)
-  }
-  return Number(values[name])
-}) as [number, number, number, number]
+const [seconds, seed, times, from] = usableArguments('bench-overload', () =>
+  (['seconds', 'seed', 'times', 'from'] as const).map((name) => wholeNumber(name, values[name], 1, 999_999)),
+) as [number, number, number, number]
 const say = (line: string) => process.stderr.write(`bench-overload: ${line}\n`)
 
 /** Asks `/livez` twice a second, each time over a connection of its own, and looks at the memory. */

@@ -22,15 +22,11 @@ import { runBench } from '../crash/crash-stage.ts'
 import { FakeTime, findFakeTime } from '../crash/fake-time.ts'
 import { seededRandom } from '../crash/seeded-random.ts'
 import { makeSureOfDevTls } from '../dev-tls.ts'
+import { usableArguments, wholeNumber } from '../whole-number.ts'
 import { RaceWorld, type RaceOptions } from './race-world.ts'
 import { RACES } from './races.ts'
 
 const say = (line: string) => process.stderr.write(`bench-races: ${line}\n`)
-
-function usage(fault: string): never {
-  process.stderr.write(`bench-races: ${fault}\n`)
-  process.exit(2)
-}
 
 const OPTIONS = {
   rounds: { type: 'string', default: '200' },
@@ -39,29 +35,20 @@ const OPTIONS = {
   only: { type: 'string' },
 } as const
 
-function parse() {
-  try {
-    return parseArgs({ options: OPTIONS }).values
-  } catch (error) {
-    return usage((error as Error).message)
-  }
-}
-
 function readArguments() {
-  const values = parse()
-  const whole = (name: 'rounds' | 'seed', least: number) => {
-    const value = Number(values[name])
-    return Number.isInteger(value) && value >= least
-      ? value
-      : usage(`--${name} must be a whole number from ${least} on`)
-  }
+  const { values } = parseArgs({ options: OPTIONS })
   const minutes = Number(values.minutes)
-  if (!(minutes >= 1 && minutes <= 600)) usage('--minutes must be a number from 1 to 600')
+  if (!(minutes >= 1 && minutes <= 600)) throw new Error('--minutes must be a number from 1 to 600')
   const known = RACES.map(({ id }) => id)
   const only = values.only?.split(',') ?? known
   const unknown = only.filter((id) => !known.includes(id))
-  if (unknown.length > 0) usage(`--only knows no ${unknown.join(', ')}: there are ${known.join(', ')}`)
-  return { rounds: whole('rounds', 1), seed: whole('seed', 0), minutes, only }
+  if (unknown.length > 0) throw new Error(`--only knows no ${unknown.join(', ')}: there are ${known.join(', ')}`)
+  return {
+    rounds: wholeNumber('rounds', values.rounds, 1, 100_000),
+    seed: wholeNumber('seed', values.seed, 0, 999_999_999),
+    minutes,
+    only,
+  }
 }
 
 /** The races in turn. @returns whether all is as it must be */
@@ -137,7 +124,7 @@ const interrupted = new Promise<never>((_, reject) => {
 })
 interrupted.catch(() => {})
 
-const args = readArguments()
+const args = usableArguments('bench-races', readArguments)
 runBench('bench-races', () => {
   const work = (world: RaceWorld) => Promise.race([run(world, args), interrupted])
   const serverUrl = process.env.MYSQL_URL

@@ -48,7 +48,7 @@ function jsonOf(paise: number, n: number): string {
   return [text, `${text}0`, String(Number(text)), `${paise}e-2`][n % 4]!
 }
 
-/** @param digits how many it may have, of which any number is as frequent as any other */
+/** @param digits how many it has at most; one as often as twelve */
 function paiseOf(random: () => number, digits = 12): number {
   const awkward = AWKWARD.filter((paise) => paise < 10 ** digits)
   if (random() < 0.1) return awkward[Math.floor(random() * awkward.length)]!

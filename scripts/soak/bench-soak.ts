@@ -17,6 +17,7 @@ import { readConfig } from '../../src/config.ts'
 import { pause, runBench, withCrashStage } from '../crash/crash-stage.ts'
 import { seededRandom } from '../crash/seeded-random.ts'
 import { runSoak, type SoakPlan } from './soak-run.ts'
+import { wholeNumber } from '../whole-number.ts'
 import { judgeSoak } from './soak-verdict.ts'
 
 /** Of a failing webhook, so that some are deleted by themselves and brought back while it lasts. */
@@ -48,10 +49,7 @@ function readPlan(): SoakPlan {
     },
   })
   const whole = (name: keyof typeof values & string, least: number, most: number, fallback = 0): number => {
-    const text = values[name] ?? String(fallback)
-    const value = Number(text)
-    if (Number.isInteger(value) && value >= least && value <= most) return value
-    throw new Error(`--${name} is a whole number from ${least} to ${most}, not ${text}`)
+    return wholeNumber(name, String(values[name] ?? fallback), least, most)
   }
   if (values.minutes !== undefined && values.seconds !== undefined) throw new Error('--minutes or --seconds, not both')
   const seconds =
@@ -63,7 +61,7 @@ function readPlan(): SoakPlan {
     accounts: whole('accounts', 40, 1000),
     burst: whole('burst', 0, 50_000),
     killEveryMs: values.chaos ? whole('every', 5, 3600) * 1000 : undefined,
-    random: seededRandom(whole('seed', 0, 1_000_000_000)),
+    random: seededRandom(whole('seed', 0, 999_999_999)),
     env: { ...LIFE_CYCLE, ...(process.env.LOG_LEVEL ? { LOG_LEVEL: process.env.LOG_LEVEL } : {}) },
     warmUpSeconds: WARM_UP_SECONDS,
     files: FILES,
