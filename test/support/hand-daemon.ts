@@ -71,25 +71,19 @@ export class HandDaemon {
 
   /** What the recorder gets of an attempt. */
   result(copy: PendingDelivery, ok: boolean): AttemptResult {
-    const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts } = copy
     return {
-      ...{
-        token: this.token,
-        webhookId,
-        eventId,
-        dueAt,
-        place,
-        epoch,
-        isTest,
-        isMessage,
-        n: attempts + 1,
-        earlyAttempts,
-        ok,
-      },
+      ...attemptedCopy(this.token, copy),
+      ok,
       ...{ startedAt: this.#world.clock.now(), durationMs: 5, retryAfterMs: undefined, answer: null },
       class: ok ? 'ok' : 'http_status',
       status: ok ? 200 : 500,
       error: ok ? null : 'HTTP status 500',
     }
   }
+}
+
+/** What an attempt's result says of its copy. */
+export function attemptedCopy(token: string, copy: PendingDelivery) {
+  const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts } = copy
+  return { token, webhookId, eventId, dueAt, place, epoch, isTest, isMessage, n: attempts + 1, earlyAttempts }
 }

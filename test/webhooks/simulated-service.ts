@@ -14,6 +14,7 @@ import { newId } from '../../src/ids.ts'
 import { warnByClock } from '../../src/webhooks/webhook-health-repository.ts'
 import type { TestApp } from '../support/app.ts'
 import { buildAccount, buildLab, buildParty, type TestAccount } from '../support/builders.ts'
+import { attemptedCopy } from '../support/hand-daemon.ts'
 import { patiently, TRIES } from '../support/patiently.ts'
 import { takeLane } from '../support/take-lane.ts'
 import type { Entry, SeenRow } from './life-judge.ts'
@@ -236,20 +237,8 @@ export class SimulatedService {
   #attempt(copy: PendingDelivery): AttemptResult {
     const { endpoint } = this.#byId.get(copy.webhookId)!.slot
     const { ok, error, durationMs, retryAfterMs } = endpoint.answer()
-    const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts } = copy
     return {
-      ...{
-        token: this.#token,
-        webhookId,
-        eventId,
-        dueAt,
-        place,
-        epoch,
-        isTest,
-        isMessage,
-        n: attempts + 1,
-        earlyAttempts,
-      },
+      ...attemptedCopy(this.#token, copy),
       ...{ startedAt: this.#app.clock.now(), durationMs, retryAfterMs, answer: null },
       ...{ ok, class: ok ? 'ok' : 'status', status: ok ? 204 : 500, error: ok ? null : error },
     }
