@@ -17,6 +17,7 @@ import { buildAccount, buildLab, buildParty, type TestAccount } from '../support
 import { attemptedCopy } from '../support/hand-daemon.ts'
 import { patiently, TRIES } from '../support/patiently.ts'
 import { takeLane } from '../support/take-lane.ts'
+import { tellInSimulatedTime } from './in-simulated-time.ts'
 import type { Entry, SeenRow } from './life-judge.ts'
 import { SimulatedEndpoint } from './simulated-endpoint.ts'
 import { MINUTE_MS, PEOPLE, RULES } from './simulated-life.ts'
@@ -33,6 +34,7 @@ const ALL = new Date('9999-01-01T00:00:00Z')
 
 interface Webhook {
   id: string
+  createdAtMs: number
   entries: Entry[]
   state: 'active' | 'auto_deleted' | 'deleted'
 }
@@ -103,7 +105,8 @@ export class SimulatedService {
     const { labId: labID, partyId: corporateUser, url: endpoint } = slot
     const body = { labID, corporateUser, events: ['lead.created'], endpoint, protocol: 'https' }
     const answer = await this.#call(slot, 'POST', '/client/events/subscribe', { body })
-    const webhook: Webhook = { id: answer.body.data._id, entries: [], state: 'active' }
+    const createdAtMs = this.#app.clock.nowMs()
+    const webhook: Webhook = { id: answer.body.data._id, createdAtMs, entries: [], state: 'active' }
     const filled = Object.assign(slot, { webhook })
     this.#all.push(webhook)
     this.#byId.set(webhook.id, { slot: filled, webhook })
@@ -211,6 +214,10 @@ export class SimulatedService {
     const { clock, database } = this.#app
     while ((await routeEvents(database.batch, clock.now(), MANY)).events === MANY);
     const due = await this.#due(await listOwnedLanes(this.#knex, this.#token))
+    // Ids are not of the seed, and it gives the answers one by one.
+    const place = ({ webhookId, eventId }: PendingDelivery) =>
+      this.#slots.indexOf(this.#byId.get(webhookId)!.slot) * MANY * MANY + this.#events.get(eventId)!
+    due.sort((a, b) => place(a) - place(b))
     return due.map((copy) => this.#attempt(copy))
   }
 
@@ -329,6 +336,7 @@ export class SimulatedService {
     const [counted] = await this.#knex('attempts').count({ n: '*' })
     const seen = this.#all.flatMap(({ entries }) => entries).filter(({ kind }) => kind === 'attempt').length
     if (Number(counted!.n) !== seen) throw new Error(`I20: ${counted!.n} attempts on record of ${seen}`)
+    await tellInSimulatedTime(this.#knex, this.#all, this.#events)
     return this.#all.map(({ entries }) => entries)
   }
 }
