@@ -30,6 +30,7 @@ export interface LaneViewsDeps {
   unconfirmed: ReadonlySet<string>
   /** Undefined: they can't be used, which is said. */
   usableSettings: (state: LaneState, settings: DeliverySettings | Error) => DeliverySettings | undefined
+  lose: (lane: Lane) => void
   /** Told of each look, once the lanes know of it. */
   looked: (look: Look) => void
 }
@@ -73,7 +74,7 @@ export class LaneViews {
   }
 
   async #refresh(): Promise<void> {
-    const { database, lanes, looked } = this.#deps
+    const { database, lanes, lose, looked } = this.#deps
     const token = this.#deps.token()
     // Only what was ours before the query can be missed by it.
     const before = new Map(lanes)
@@ -91,7 +92,7 @@ export class LaneViews {
         changed.push({ lane, state })
       } else lane.refresh(state, readAtMs)
     }
-    for (const lane of before.values()) lane.lose()
+    for (const lane of before.values()) lose(lane)
     looked({ token, strangers })
     for (const lane of lanes.values()) lane.pump()
     // Behind the others, and many in one round trip: an erasure may change those of every lane, and a view that is too old starts

@@ -122,11 +122,13 @@ export class Lane implements LaneRun {
     this.pump()
   }
 
-  /** Another daemon may own the lane now, or this one anew. What is in flight ends by itself; its results are dropped. */
-  lose(): void {
-    if (this.#over) return
+  /** Another daemon may own the lane now, or this one anew. @returns so many copies, in flight or unrecorded, are sent again */
+  lose(): number {
+    if (this.#over) return 0
+    const { underWay } = this.#backlog
     this.#lost = true
     this.#finish('lost')
+    return underWay
   }
 
   get isLost(): boolean {

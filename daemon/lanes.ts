@@ -95,6 +95,7 @@ export class Lanes {
       ...{ database, ownership, log, token: options.token, lanes: this.#lanes },
       unconfirmed: this.#unconfirmed,
       usableSettings: (state, settings) => this.#usableSettings(state, settings),
+      lose: (lane) => this.#lose(lane),
       looked: (look) => this.#looked(look),
     })
     this.#laneDeps = {
@@ -236,7 +237,10 @@ export class Lanes {
 
   /** Called for each batch of results that is on disk. */
   recorded(results: AttemptResult[], recorded: Recorded): void {
-    for (const webhookId of recorded.lostWebhookIds) this.#lanes.get(webhookId)?.lose()
+    for (const webhookId of recorded.lostWebhookIds) {
+      const lane = this.#lanes.get(webhookId)
+      if (lane) this.#lose(lane)
+    }
     const told = new Set<Lane>()
     for (const result of results) {
       const lane = this.#lanes.get(result.webhookId)
@@ -281,6 +285,12 @@ export class Lanes {
     clearInterval(this.#timer)
     this.#nudges.stop()
     this.#returns.stop()
+  }
+
+  /** Each is said, as what it sends twice is to be explained; of a daemon that others took for dead, `daemon.expelled` says all. */
+  #lose(lane: Lane): void {
+    const underWay = lane.lose()
+    if (underWay > 0) this.#options.log.warn('lane.lost', { webhookId: lane.webhookId, deliveries: underWay })
   }
 
   #take(webhookId: string, token: string, known: TakenLane | 'owned' | undefined): Promise<TakenLane | undefined> {

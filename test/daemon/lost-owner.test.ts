@@ -17,12 +17,17 @@ let tls: Awaited<ReturnType<typeof createTestTls>>
 let world: DeliveryWorld
 let receiver: HttpsReceiver
 const cleanups: (() => unknown)[] = []
+let release = () => {}
+const held = new Promise<void>((resolve) => (release = resolve))
 
 beforeAll(async () => {
   tls = await createTestTls()
   db = await openTestDatabase()
   world = await new DeliveryWorld(db.database).open()
-  receiver = await startHttpsReceiver(tls)
+  receiver = await startHttpsReceiver(tls, async ({ path }) => {
+    if (path === '/held') await held
+    return { status: 204 }
+  })
 })
 afterAll(async () => {
   await world.close()
@@ -80,4 +85,21 @@ test('a connection that is lost without a word, with a beat on it, makes nobody 
   const lostAt = await beatOf()
   await expect.poll(beatOf, { timeout: 15_000, interval: 100 }).toBeGreaterThan(lostAt + 5)
   expect(await tokens()).toEqual(both)
+})
+
+test('a lane that is lost while requests of it are under way says so, and they are made again', async () => {
+  const { id } = await world.webhook({ endpoint: `${receiver.url}/held`, events: ['bill.created'] })
+  const daemon = await world.daemon(tls.caFile)
+  const atHeld = () => receiver.requests.filter(({ path }) => path === '/held')
+  const lost = () => world.logged.filter(({ event, webhookId }) => event === 'lane.lost' && webhookId === id)
+  await world.event({ type: 'bill.created' })
+  await expect.poll(atHeld, { timeout: 5000 }).toHaveLength(1)
+  expect(lost()).toEqual([])
+  await db.database.knex('lanes').where({ webhook_id: id }).update({ owner: null })
+  await expect.poll(atHeld, { timeout: 10_000 }).toHaveLength(2)
+  await expect.poll(lost).toEqual([expect.objectContaining({ level: 40, deliveries: 1 })])
+  release()
+  await world.settled()
+  expect(atHeld()).toHaveLength(2)
+  await daemon.stop()
 })
