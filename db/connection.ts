@@ -18,6 +18,11 @@ const ER_LOCK_DEADLOCK = 1213
 const ER_LOCK_WAIT_TIMEOUT = 1205
 /** MySQL: a group of servers took another transaction instead, and rolled this one back at its COMMIT. */
 const ER_TRANSACTION_ROLLBACK_DURING_COMMIT = 3101
+/**
+ * MariaDB with `innodb_snapshot_isolation`, its default since 11.6, which each session switches off: a row that a statement locks was
+ * changed since the statement began. Where an older server has been told so, the transaction is run again.
+ */
+const ER_CHECKREAD = 1020
 const ER_DUP_ENTRY = 1062
 
 /** The longest that a request may wait for the database in all, in milliseconds. Then it is answered 503. */
@@ -66,7 +71,7 @@ export const SESSION_STATEMENTS = [
     sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,ONLY_FULL_GROUP_BY', default_storage_engine=InnoDB,
     foreign_key_checks=1, unique_checks=1, sql_auto_is_null=0, sql_safe_updates=0, sql_big_selects=1,
     sql_select_limit=18446744073709551615, group_concat_max_len=1048576
-    /*!80000 , max_execution_time=0 */ /*M! , max_statement_time=0 */`,
+    /*!80000 , max_execution_time=0 */ /*M! , max_statement_time=0 */ /*M!110602 , innodb_snapshot_isolation=0 */`,
   'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE',
   // A client that is gone without a word must not keep its locks. MySQL has nothing for open transactions alone; there the
   // connection goes after two minutes of silence.
@@ -196,7 +201,12 @@ async function beforeDeadline<T>(work: Promise<T>, deadline: number): Promise<T>
   }
 }
 
-const RETRIABLE_ERRNOS = new Set([ER_LOCK_DEADLOCK, ER_LOCK_WAIT_TIMEOUT, ER_TRANSACTION_ROLLBACK_DURING_COMMIT])
+const RETRIABLE_ERRNOS = new Set([
+  ER_LOCK_DEADLOCK,
+  ER_LOCK_WAIT_TIMEOUT,
+  ER_TRANSACTION_ROLLBACK_DURING_COMMIT,
+  ER_CHECKREAD,
+])
 
 /** Whether the whole transaction should be run again. */
 export function isRetriable(error: unknown): boolean {
