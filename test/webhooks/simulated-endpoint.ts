@@ -42,13 +42,14 @@ export class SimulatedEndpoint {
   readonly #random: () => number
   readonly #kind: Kind
   readonly eventsAnHour: number
-  #isUp = true
+  #isUp: boolean
 
-  /** @param isFrail down for long, and never without an event for long: what few webhooks show in few days */
+  /** @param isFrail down for long, half of them at first, and never without an event for long: what few webhooks show in few days */
   constructor(random: () => number, isFrail = false) {
     this.#random = random
     this.#kind = pick(isFrail ? KINDS.slice(2) : KINDS, random)
     const eventsAnHour = pick(isFrail ? EVENTS_AN_HOUR.slice(1) : EVENTS_AN_HOUR, random)
+    this.#isUp = !isFrail || random() < 0.5
     this.eventsAnHour = this.#kind.eventsAnHour ?? eventsAnHour
   }
 

@@ -56,6 +56,8 @@ export class SimulatedService {
   readonly #rules: RecordingRules
   readonly #count: number
   readonly #isFrail: boolean
+  /** The chance of a minute. In few days it is to happen all the same. */
+  readonly #reactivate: number
   readonly #slots: Slot[] = []
   readonly #all: Webhook[] = []
   readonly #byId = new Map<string, { slot: Slot; webhook: Webhook }>()
@@ -75,6 +77,7 @@ export class SimulatedService {
     this.#rules = { ...RULES, random }
     this.#count = count
     this.#isFrail = isFrail
+    this.#reactivate = isFrail ? 3 * PEOPLE.reactivate : PEOPLE.reactivate
   }
 
   get #knex() {
@@ -170,7 +173,7 @@ export class SimulatedService {
           404,
         )
         await this.#subscribe(slot)
-      } else if (!isActive && chance > 1 - minutes * PEOPLE.reactivate) {
+      } else if (!isActive && chance > 1 - minutes * this.#reactivate) {
         mustBe(
           await this.#call(slot, 'PATCH', `/client/events/reactivateEvent/${webhook.id}`, { query: { labID } }),
           200,
