@@ -196,5 +196,5 @@ receiver: $(INSTALLED) ## Receive webhooks on this machine and show them
 
 $(INSTALLED): package-lock.json
 	@echo 'make: installing packages (npm ci, about 20 s) …'
-	@npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@npm ci --include=dev --include=optional --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
