@@ -4,8 +4,11 @@
 import { parseMysqlUrl } from './mysql-url.ts'
 
 const ER_ACCESS_DENIED_TO_DATABASE = 1044
-/** The second is MariaDB's, for a user who may only come from this machine's own account. */
-const ACCESS_DENIED = [1045, 1698]
+/**
+ * The second is MariaDB's, for a user who may only come from this machine's own account. The third is MySQL's since 8.4, which asks
+ * every other user whom it does not know for a kind of password that it has not loaded; and one who has such a password.
+ */
+const ACCESS_DENIED = [1045, 1698, 1524]
 const ER_BAD_DATABASE = 1049
 const ER_SECURE_TRANSPORT_REQUIRED = 3159
 /** On a table, on a column, and of the whole server. */

@@ -257,7 +257,7 @@ const SERVER_ERRNOS = new Set([
   1026, // error on write
   1030, // error from the storage engine
   1037, 1041, 1135, // out of memory
-  1045, 1698, // its password was changed, and this process does not know
+  1045, 1524, 1698, // its user or password was changed, and this process does not know
   1047, // Galera: this node is not ready
   1129, // it answers this host no more, after too many broken connections
   1158, 1159, 1160, 1161, 1184, // it could not read or write the connection
