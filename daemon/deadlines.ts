@@ -5,6 +5,12 @@
 import { monotonicMs } from '../src/clock.ts'
 import { LinkedLine, type Linked } from '../src/linked-line.ts'
 
+/**
+ * By so much a deadline is late only where this process stood still: stopped, or on a machine that was. What has come meanwhile is
+ * looked at before anything expires.
+ */
+export const STOOD_STILL_MS = 1000
+
 /** One that somebody waits for, as long as it stands in a line: the many that never expire leave at no cost. */
 export interface Deadline<T> extends Linked<Deadline<T>> {
   readonly owner: T
@@ -46,9 +52,16 @@ export class Deadlines<T> {
     while (this.#waiting.shift());
   }
 
-  #expireDue(): void {
-    this.#timer = undefined
+  /** @param hasLooked what had come when the time was over has been read */
+  #expireDue(hasLooked = false): void {
     const nowMs = monotonicMs()
+    const { first } = this.#waiting
+    if (!hasLooked && first && nowMs - first.atMs >= STOOD_STILL_MS) {
+      setImmediate(() => this.#expireDue(true))
+      return
+    }
+    clearTimeout(this.#timer)
+    this.#timer = undefined
     for (let due = this.#waiting.first; due; due = this.#waiting.first) {
       if (due.atMs > nowMs) {
         // One that was added meanwhile may have set a later one.

@@ -3,7 +3,7 @@
  */
 import { monotonicMs } from '../src/clock.ts'
 import { attemptFault, type AttemptClass } from './attempt-faults.ts'
-import { Deadlines, type Deadline } from './deadlines.ts'
+import { Deadlines, STOOD_STILL_MS, type Deadline } from './deadlines.ts'
 import type { EndpointConnection, Exchange } from './endpoint-connection.ts'
 import { createEndpointConnector, type ConnectorOptions } from './endpoint-connector.ts'
 import { EndpointPools } from './endpoint-pools.ts'
@@ -163,7 +163,9 @@ class Attempt implements Exchange, Settling {
   answered(answer: HttpAnswer): void {
     const nowMs = monotonicMs()
     const durationMs = nowMs - this.#startedAtMs
-    if (durationMs > this.#shared.headDeadlineMs) return this.timeOut()
+    const lateMs = durationMs - this.#shared.headDeadlineMs
+    // So late it would have expired long ago, had this process not stood still: it may have come in time.
+    if (lateMs > 0 && lateMs < STOOD_STILL_MS) return this.timeOut()
     const { status, retryAfter } = answer
     const ok = status <= 299
     const error = ok ? null : `HTTP status ${status}`

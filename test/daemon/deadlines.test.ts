@@ -78,3 +78,19 @@ test('one that was removed holds on to no other: among the old objects it would 
   }
   deadlines.close()
 })
+
+test('where the process stood still nothing expires before what has come meanwhile was looked at', async () => {
+  const expired: string[] = []
+  const deadlines = new Deadlines<string>(100, (owner) => expired.push(owner))
+  const [came] = ['came', 'did not come'].map((owner) => deadlines.add(owner, nowMs))
+  nowMs += 2000
+  vi.advanceTimersByTime(100)
+  expect(expired).toEqual([])
+  // As a reading does in between.
+  deadlines.remove(came!)
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(expired).toEqual(['did not come'])
+  deadlines.add('later', nowMs)
+  pass(100)
+  expect(expired).toEqual(['did not come', 'later'])
+})
