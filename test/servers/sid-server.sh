@@ -6,25 +6,8 @@
 #   make_data FOLDER     makes FOLDER/data, with "${command[@]}", which is the program with those options
 
 root=$cache/root
-log() { printf '%s: %s\n' "$name" "$*" >&2; }
-fail() { log "$*"; exit 1; }
 
 . "$(dirname "$0")/debian-sid.sh"
-
-unpack() {
-  local draft=$cache/draft.$$
-  rm -rf "$cache"/draft.*
-  sid_lists "$draft"
-  log "fetching the server (some $size, kept for the next time) …"
-  apt-get "${sid_options[@]}" install --download-only --no-install-recommends "${packages[@]}" >"$draft/log" 2>&1 ||
-    { tail -n 5 "$draft/log" >&2; fail 'the packages can not be fetched'; }
-  local package
-  for package in "$draft"/archives/*.deb; do dpkg-deb -x "$package" "$draft/root"; done
-  # Renamed at last: what is there under its name is whole.
-  rm -rf "$root"
-  mv "$draft/root" "$root"
-  rm -rf "$draft"
-}
 
 free_port() {
   node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close() })'
@@ -33,7 +16,8 @@ free_port() {
 start() {
   local folder=$1 libraries loader
   [ ! -e "$folder/data" ] || fail "$folder is in use: stop it first"
-  [ -x "$root/$program" ] || unpack
+  [ -x "$root/$program" ] ||
+    sid_unpack "the server (some $size)" install --download-only --no-install-recommends "${packages[@]}"
   libraries=$(echo "$root"/usr/lib/*-linux-gnu)
   loader=$(find "$root/usr/lib" -maxdepth 2 -name 'ld-linux*.so.*' | head -n 1)
   mkdir -p "$folder"
