@@ -11,7 +11,7 @@ export interface SimulatedTimes {
   entries: Entry[]
 }
 
-/** @param eventIds by the numbers that entries name them with */
+/** @param events the number by which entries name an event, by its id */
 export async function tellInSimulatedTime(
   knex: Knex,
   webhooks: SimulatedTimes[],

@@ -56,8 +56,6 @@ export class SimulatedService {
   readonly #rules: RecordingRules
   readonly #count: number
   readonly #isFrail: boolean
-  /** The chance of a minute. In few days it is to happen all the same. */
-  readonly #reactivate: number
   readonly #slots: Slot[] = []
   readonly #all: Webhook[] = []
   readonly #byId = new Map<string, { slot: Slot; webhook: Webhook }>()
@@ -77,7 +75,6 @@ export class SimulatedService {
     this.#rules = { ...RULES, random }
     this.#count = count
     this.#isFrail = isFrail
-    this.#reactivate = isFrail ? 3 * PEOPLE.reactivate : PEOPLE.reactivate
   }
 
   get #knex() {
@@ -156,6 +153,8 @@ export class SimulatedService {
 
   async #people(slots: Slot[], minutes: number): Promise<void> {
     const { clock } = this.#app
+    // In few days it is to happen all the same.
+    const reactivate = PEOPLE.reactivate * (this.#isFrail ? 3 : 1)
     for (const slot of slots) {
       const { webhook, labId: labID, partyId: corporateUser } = slot
       const chance = this.#random()
@@ -173,7 +172,7 @@ export class SimulatedService {
           404,
         )
         await this.#subscribe(slot)
-      } else if (!isActive && chance > 1 - minutes * this.#reactivate) {
+      } else if (!isActive && chance > 1 - minutes * reactivate) {
         mustBe(
           await this.#call(slot, 'PATCH', `/client/events/reactivateEvent/${webhook.id}`, { query: { labID } }),
           200,
