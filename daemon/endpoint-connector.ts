@@ -2,7 +2,6 @@
  * Connects to an integrator's endpoint, and to nothing else: the vetted address is the one connected to, the name stays in
  * SNI and Host, the certificate is verified: anew at least every ten minutes, however many connections take up a session.
  */
-import { NODATA, Resolver } from 'node:dns/promises'
 import { readFileSync } from 'node:fs'
 import { isIP, type LookupFunction, type OnReadOpts } from 'node:net'
 import { connect, createSecureContext, rootCertificates, type ConnectionOptions, type TLSSocket } from 'node:tls'
@@ -15,6 +14,7 @@ import {
   type EndpointSession,
   type SessionClocks,
 } from './endpoint-session.ts'
+import { createNameLookup } from './name-lookup.ts'
 
 /** What a refused address is told apart by. */
 export const ADDRESS_REFUSED = 'LIS_ADDRESS_REFUSED'
@@ -25,13 +25,6 @@ export const DNS_FAULT_PREFIX = 'DNS_'
 /** RFC 6761 6.3: `localhost` is never asked of a name server, so that nobody else can answer for it. */
 const LOOPBACK = ['127.0.0.1', '::1']
 
-const DNS_TIMEOUT_MS = 3000
-const DNS_TRIES = 2
-/**
- * Once addresses of one family are known, how long the answer about the other has: there are name servers that answer nothing
- * about AAAA, and with two of them all tries together take longer than an attempt may.
- */
-const OTHER_FAMILY_MS = 1500
 const TCP_KEEP_ALIVE_MS = 60_000
 /**
  * How long an address has to accept the connection before the next one is tried. Node gives the earlier one up then, and its
@@ -103,16 +96,12 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
   }
 }
 
-/**
- * Resolves with c-ares, which has timeouts of its own: the system's resolver blocks every look-up of the process behind a
- * dead server. Every address of the answer must be allowed: one private address among public ones refuses them all.
- */
+/** Every address of the answer must be allowed: one private address among public ones refuses them all. */
 function vettedLookup({ policy, dnsServers }: ConnectorOptions): LookupFunction {
-  const resolver = new Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
-  if (dnsServers) resolver.setServers(dnsServers)
+  const lookUp = createNameLookup(dnsServers)
   return (hostname, lookupOptions, callback) => {
     const local = isLocalName(hostname)
-    const resolved = local ? Promise.resolve(LOOPBACK.filter(policy.allows)) : resolveAll(resolver, hostname)
+    const resolved = local ? Promise.resolve(LOOPBACK.filter(policy.allows)) : lookUp(hostname)
     resolved.then(
       (addresses) => {
         if (addresses.length === 0 || !addresses.every(policy.allows)) return callback(refused(), [])
@@ -123,40 +112,6 @@ function vettedLookup({ policy, dnsServers }: ConnectorOptions): LookupFunction 
       (error: NodeJS.ErrnoException) => callback(unresolved(error), []),
     )
   }
-}
-
-/** An answer about one of the families that does not come is none; whatever has come counts. */
-function resolveAll(resolver: Resolver, hostname: string): Promise<string[]> {
-  return new Promise((resolve, reject) => {
-    const answers: string[][] = [[], []]
-    const faults: Error[] = []
-    let open = answers.length
-    let timer: NodeJS.Timeout | undefined
-    const end = () => {
-      clearTimeout(timer)
-      const addresses = answers.flat()
-      if (addresses.length > 0) return resolve(addresses)
-      // An alias that leads to no address is an answer, of nothing.
-      reject(faults[0] ?? faults[1] ?? Object.assign(new Error('the name has no address'), { code: NODATA }))
-    }
-    const came = () => {
-      open -= 1
-      if (open === 0) end()
-      else if (answers.flat().length > 0) timer = setTimeout(end, OTHER_FAMILY_MS)
-    }
-    for (const [at, asked] of [resolver.resolve4(hostname), resolver.resolve6(hostname)].entries()) {
-      asked.then(
-        (addresses) => {
-          answers[at] = addresses
-          came()
-        },
-        (error) => {
-          faults[at] = error
-          came()
-        },
-      )
-    }
-  })
 }
 
 /** Told apart from the endpoint's own faults: c-ares uses the same codes for its servers (ECONNREFUSED). */
