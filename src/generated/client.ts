@@ -2137,7 +2137,7 @@ export interface components {
             bookingType?: components["schemas"]["BookingType"];
             /**
              * Format: iso-date-time
-             * @description When the sample is to be taken: an ISO 8601 date-time. The offset is optional (format `iso-date-time`, unlike `date-time`); without one the time is read in the account's time zone. An impossible date is refused.
+             * @description When the sample is to be taken: an ISO 8601 date-time. The offset is optional (format `iso-date-time`, unlike `date-time`); without one the time is read in the account's time zone. An impossible date is refused. Where that zone sets its clocks forward, a time that is skipped is read as so much later; of one that is shown twice the first counts.
              */
             scheduledAt?: string;
             /** @description Whether the entry is paid. A booking without it gets `Pending`. */
