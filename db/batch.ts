@@ -83,6 +83,13 @@ const ER_DATA_OUT_OF_RANGE = 1690
 /** The server's clock was set while a batch was under way, and says that it is too late; another try looks at it again. */
 export class ServerClockMoved extends Error {}
 
+/**
+ * A node of a Galera cluster that rolls a transaction back for one of the cluster's own (a change of a table, a write through another
+ * node) says so to the statement that it meets, and goes on with the next of the same packet: what stands behind it would be
+ * committed without what stands before.
+ */
+const IS_GALERA = `SHOW VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'`
+
 /** A connection's view of the server's clock. */
 interface ClockView {
   /** Server's time less ours, in milliseconds. */
@@ -107,13 +114,24 @@ export function createBatchPool(
   })
   let waits = 0
   pool.on('enqueue', () => (waits += 1))
-  const prepared = new WeakSet<PoolConnection>()
+  /** Whether each statement has to be a packet of its own there. */
+  const prepared = new WeakMap<PoolConnection, { isApart: boolean }>()
   const clocks = new WeakMap<PoolConnection, ClockView>()
 
   async function query(connection: PoolConnection, sql: string): Promise<unknown> {
     return new Promise((resolve, reject) => {
       connection.query(sql, (error, results) => (error ? reject(error) : resolve(results)))
     })
+  }
+
+  /** @returns what each of them has brought; the first that fails ends them */
+  async function queryAll(connection: PoolConnection, texts: string[]): Promise<BatchResult[]> {
+    if (texts.length > 1 && !prepared.get(connection)!.isApart) {
+      return (await query(connection, texts.join(';\n'))) as BatchResult[]
+    }
+    const results: BatchResult[] = []
+    for (const text of texts) results.push((await query(connection, text)) as BatchResult)
+    return results
   }
 
   async function acquire(): Promise<PoolConnection> {
@@ -124,8 +142,9 @@ export function createBatchPool(
       if (!prepared.has(connection)) {
         watch.add(connection)
         endWhenReadOnly(connection)
+        const isApart = ((await query(connection, IS_GALERA)) as RowDataPacket[]).length > 0
         await query(connection, [...sessionStatements, BEGINS_BY_ITSELF].join(';'))
-        prepared.add(connection)
+        prepared.set(connection, { isApart })
       }
       await readClock(connection)
     } catch (error) {
@@ -188,10 +207,9 @@ export function createBatchPool(
       const commits = statements.at(-1)?.sql === COMMIT.sql
       const fences = commits ? fence(connection) : []
       texts.splice(-1, 0, ...fences)
-      const results = await query(connection, texts.join(';\n'))
+      const results = await queryAll(connection, texts)
       if (commits) committed = true
-      if (texts.length === 1) return [results] as BatchResult[]
-      return (results as BatchResult[]).toSpliced(-1 - fences.length, fences.length)
+      return fences.length === 0 ? results : results.toSpliced(-1 - fences.length, fences.length)
     }
     try {
       const result = await work(send)

@@ -9,6 +9,8 @@ const ER_ACCESS_DENIED_TO_DATABASE = 1044
  * every other user whom it does not know for a kind of password that it has not loaded; and one who has such a password.
  */
 const ACCESS_DENIED = [1045, 1698, 1524]
+/** A node of a Galera cluster that has lost the others, or has not caught up with them. */
+const NODE_NOT_READY = 1047
 const ER_BAD_DATABASE = 1049
 const ER_SECURE_TRANSPORT_REQUIRED = 3159
 /** On a table, on a column, and of the whole server. */
@@ -42,6 +44,9 @@ export function describeConnectionFault(error: unknown, mysqlUrl: string, settin
   }
   if (errno === ER_ACCESS_DENIED_TO_DATABASE) {
     return `the user ${user} may not use or create the database ${database} at ${where}: have it created and granted by its administrator`
+  }
+  if (errno === NODE_NOT_READY) {
+    return `the database at ${where} is a node of a cluster and not ready (${sqlMessage ?? message}): see to the cluster, or name another node in ${setting}`
   }
   if (errno === ER_BAD_DATABASE) {
     return `there is no database ${database} at ${where}: run make migrate, or correct ${setting}`

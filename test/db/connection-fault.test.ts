@@ -28,3 +28,11 @@ test.each([1045, 1698, 1524])(
     expect(isConnectionFault(refused)).toBe(true)
   },
 )
+
+test('a node of a cluster that is not ready is said to be one', () => {
+  const refused = Object.assign(new Error('WSREP has not yet prepared node for application use'), { errno: 1047 })
+  expect(describeConnectionFault(refused, 'mysql://lis:x@db.example.com/lis')).toBe(
+    'the database at db.example.com:3306 is a node of a cluster and not ready (WSREP has not yet prepared node for application use): see to the cluster, or name another node in MYSQL_URL',
+  )
+  expect(isConnectionFault(refused)).toBe(true)
+})

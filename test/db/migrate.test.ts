@@ -214,6 +214,20 @@ describe('the guard of the migrations', () => {
     expect(await database.knex('migration_guard').pluck('owner')).toEqual([null])
   })
 
+  test('a row that is locked for longer than one statement waits is waited for', async () => {
+    const first = await takeMigrationGuard(database.knex, () => {})
+    await first.release()
+    const holder = await database.knex.transaction()
+    await holder('migration_guard').forUpdate()
+    const taking = takeMigrationGuard(database.knex, () => {})
+    // One waits for a second, and with MySQL for up to two.
+    await new Promise((resolve) => setTimeout(resolve, 2500))
+    await holder.rollback()
+    const guard = await taking
+    await guard.prove()
+    await guard.release()
+  })
+
   test('a holder that was taken for dead learns it before it writes again', async () => {
     const guard = await takeMigrationGuard(database.knex, () => {})
     await database.knex('migration_guard').update({ owner: 'another' })
