@@ -142,9 +142,9 @@ export function createBatchPool(
       if (!prepared.has(connection)) {
         watch.add(connection)
         endWhenReadOnly(connection)
-        const isApart = ((await query(connection, IS_GALERA)) as RowDataPacket[]).length > 0
-        await query(connection, [...sessionStatements, BEGINS_BY_ITSELF].join(';'))
-        prepared.set(connection, { isApart })
+        const statements = [...sessionStatements, IS_GALERA, BEGINS_BY_ITSELF]
+        const results = (await query(connection, statements.join(';'))) as BatchResult[]
+        prepared.set(connection, { isApart: results.at(-2)!.length > 0 })
       }
       await readClock(connection)
     } catch (error) {
