@@ -51,8 +51,10 @@ export function postToGateway({ url, idempotencyKey, content, deadlineMs }: Gate
       agent: false,
       headers: { 'content-type': 'application/json', 'content-length': body.length, 'idempotency-key': idempotencyKey },
     })
-    // One deadline of our own: Node's time limits start again with every byte that drips in.
-    const deadline = setTimeout(() => outgoing.destroy(new GatewayFault('ETIMEDOUT', true)), deadlineMs)
+    // One deadline of our own: Node's time limits start again with every byte that drips in. Where this process stood still, what
+    // has come meanwhile is looked at before it: a yes that goes unheard would be a message that is handed over twice.
+    const giveUp = () => outgoing.destroy(new GatewayFault('ETIMEDOUT', true))
+    const deadline = setTimeout(() => setImmediate(giveUp), deadlineMs)
     outgoing.on('response', (incoming) => {
       isAnswered = true
       fault = faultOfStatus(incoming.statusCode ?? 0)

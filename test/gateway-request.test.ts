@@ -1,5 +1,7 @@
+import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { Worker } from 'node:worker_threads'
 import { afterEach, expect, test } from 'vitest'
 import { GatewayFault, postToGateway } from '../src/gateway-request.ts'
 
@@ -63,4 +65,27 @@ test.each([
 test('a gateway that can’t be reached is an outage', async () => {
   const fault = await post((req) => req.socket.destroy())
   expect(fault).toMatchObject({ code: 'ECONNRESET', isOutage: true })
+})
+
+const ANSWERING_THREAD = `
+  const { parentPort } = require('node:worker_threads')
+  const server = require('node:http').createServer((req, res) => {
+    parentPort.postMessage('asked')
+    setTimeout(() => res.end(), 100)
+  })
+  server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port))`
+
+test('an answer that came in time is heard, also by a process that stood still until after the deadline', async () => {
+  // In a thread of its own, which goes on meanwhile.
+  const gateway = new Worker(ANSWERING_THREAD, { eval: true })
+  try {
+    const [port] = await once(gateway, 'message')
+    const url = new URL(`http://127.0.0.1:${port}/`)
+    const taken = postToGateway({ url, idempotencyKey: 'evt_1', content: {}, deadlineMs: DEADLINE_MS })
+    await once(gateway, 'message')
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2 * DEADLINE_MS)
+    await expect(taken).resolves.toBeUndefined()
+  } finally {
+    await gateway.terminate()
+  }
 })
