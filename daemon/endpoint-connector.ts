@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { isIP, type LookupFunction, type OnReadOpts } from 'node:net'
 import { connect, createSecureContext, rootCertificates, type ConnectionOptions, type TLSSocket } from 'node:tls'
+import { ownCopy } from '../src/own-bytes.ts'
 import { isLocalName, type AddressPolicy } from '../src/webhooks/endpoint-address.ts'
 import {
   proofOf,
@@ -24,6 +25,9 @@ export const DNS_FAULT_PREFIX = 'DNS_'
 
 /** RFC 6761 6.3: `localhost` is never asked of a name server, so that nobody else can answer for it. */
 const LOOPBACK = ['127.0.0.1', '::1']
+
+/** Node copies it for each connection: names, or a Buffer, into one of the pieces of `own-bytes.ts`, anything else into its own memory. */
+const HTTP_1_1 = new DataView(Uint8Array.from([8, ...Buffer.from('http/1.1')]).buffer)
 
 const TCP_KEEP_ALIVE_MS = 60_000
 /**
@@ -68,7 +72,7 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     minVersion: 'TLSv1.2' as const,
     rejectUnauthorized: true,
     // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
-    ALPNProtocols: ['http/1.1'],
+    ALPNProtocols: HTTP_1_1,
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: ADDRESS_TIMEOUT_MS,
     lookup: vettedLookup(options),
@@ -89,7 +93,7 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
     let proof: EndpointProof | undefined
     socket.on('secureConnect', () => (proof = proofOf(socket, before, clocks)))
-    socket.on('session', (bytes: Buffer) => (origin.session = proof && { ...proof, bytes }))
+    socket.on('session', (bytes: Buffer) => (origin.session = proof && { ...proof, bytes: ownCopy(bytes) }))
     // A server that stumbles over its own session is asked without one next time.
     socket.on('error', () => (origin.session = undefined))
     return socket

@@ -1,6 +1,7 @@
 /**
  * The bytes of a request to an integrator's endpoint.
  */
+import { ownBytes } from '../src/own-bytes.ts'
 import { literalHost } from '../src/webhooks/endpoint-address.ts'
 
 const HTTPS_PORT = 443
@@ -33,7 +34,7 @@ export function requestTarget(accountId: string, url: URL, headers: Record<strin
     host: literalHost(url),
     port: Number(url.port || HTTPS_PORT),
     // `host` has the port only where it is not 443.
-    head: Buffer.from(
+    head: ownBytes(
       `POST ${url.pathname}${url.search} HTTP/1.1\r\nhost: ${url.host}\r\nconnection: keep-alive\r\n${headerLines(headers)}`,
       'latin1',
     ),

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
 import type { Request } from 'express'
+import { ownBytes, ownCopy } from './own-bytes.ts'
 
 export type Encoding = 'br' | 'gzip' | 'identity'
 
@@ -34,7 +35,7 @@ export class Representation<T> {
   }
 
   static of<T>(body: T): Representation<T> {
-    return new Representation<T>(Buffer.from(JSON.stringify(body)))
+    return new Representation<T>(ownBytes(JSON.stringify(body)))
   }
 
   get isWorthCompressing(): boolean {
@@ -55,7 +56,8 @@ export class Representation<T> {
     if (encoding === 'identity') return this.#bytes
     const known = this.#compressed.get(encoding)
     if (known) return known
-    const bytes = COMPRESS[encoding](this.#bytes)
+    // The end of a larger piece as it comes.
+    const bytes = COMPRESS[encoding](this.#bytes).then(ownCopy)
     this.#compressed.set(encoding, bytes)
     this.#size += (await bytes).length
     return bytes
