@@ -3,7 +3,7 @@
  * is off. Reads only. Exit code 1 when it finds something.
  */
 import knexFactory, { type Knex } from 'knex'
-import { driverOptions, SESSION_STATEMENTS } from '../db/connection.ts'
+import { driverOptions, isConnectionFault, isRetriable, SESSION_STATEMENTS } from '../db/connection.ts'
 import { schemaIsCurrent } from '../db/migrate.ts'
 import { monotonicMs } from '../src/clock.ts'
 import { ConfigError, loadEnvFile, readConfig } from '../src/config.ts'
@@ -57,16 +57,24 @@ async function readTime(knex: Knex): Promise<Date> {
     const [rows] = await knex.raw('SELECT UTC_TIMESTAMP(3) AS now')
     return rows[0].now
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? (error as Error).name
-    throw new StartFault(`the database can't be reached (${code}): start it, or set MYSQL_URL to the one to use`)
+    throw new StartFault(
+      `the database can't be reached (${codeOf(error)}): start it, or set MYSQL_URL to the one to use`,
+    )
   }
 }
+
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? (error as Error).name
 
 main().then(
   (code) => process.exit(code),
   (error) => {
     const isExpected = error instanceof ConfigError || error instanceof StartFault
-    console.error(isExpected ? `doctor: ${error.message}` : error)
+    // A table that is being changed, a server that is stopped: nothing is known of what was not looked at.
+    const isBroken = isConnectionFault(error) || isRetriable(error)
+    if (isExpected) console.error(`doctor: ${error.message}`)
+    else if (isBroken)
+      console.error(`doctor: the database failed before everything was looked at (${codeOf(error)}): run it again`)
+    else console.error(error)
     process.exit(2)
   },
 )
