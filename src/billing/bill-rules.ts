@@ -112,7 +112,8 @@ export function sourceOfBooking(booking: Entry): BillSource {
 export function sourceOfPreBooking(preBooking: PreBooking): BillSource {
   return {
     labId: preBooking.labId,
-    integratorId: preBooking.integratorId,
+    // One that was erased has none any more.
+    integratorId: preBooking.integratorId || null,
     entryId: null,
     preBookingId: preBooking.id,
     patientName: fullName(preBooking.firstName, preBooking.lastName),

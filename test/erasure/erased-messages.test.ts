@@ -202,6 +202,20 @@ test('what is erased again by its id is not changed again, and nothing of it cou
   expect(await versions()).toEqual(before)
 })
 
+test('a pre-booking that is billed after it was erased makes a bill without an integrator’s id', async () => {
+  const person = somebody()
+  const preBookingId = await own.staff.preBook({ integrator_id: person.mark })
+  await erase({ preBookingIds: [preBookingId] })
+  const { billId } = done(await own.staff.post(`/pre-bookings/${preBookingId}/bill`))
+  const { knex } = own.app.database
+  expect(await knex('bills').where({ id: billId }).pluck('integrator_id')).toEqual([null])
+  const [row] = await knex('events as e')
+    .join('event_bodies as b', 'b.event_id', 'e.id')
+    .where({ 'e.subject_id': billId, 'e.type': 'bill.created' })
+    .select('b.body')
+  expect(JSON.parse(String(row.body))).toMatchObject({ integratorID: null, data: { bill: { integratorID: null } } })
+})
+
 test('the login of a patient goes with their last bill, also where a lead of theirs stays', async () => {
   const person = somebody()
   const { billId } = await bill(person)
