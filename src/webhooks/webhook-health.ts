@@ -61,8 +61,11 @@ export function judgeAttempt(
     failing.warnedAt = endedAt
     effects.push('warn')
   }
-  const warned = failing.warnedAt !== null && secondsBetween(failing.warnedAt, endedAt) >= limits.minWarningLeadSeconds
-  if (failingSeconds >= limits.deleteAfterSeconds && warned) effects.push('auto_delete')
+  // The clock may have warned between this attempt's end and its record: the warning stands, and 0 asks for no time behind it.
+  const leadSeconds = failing.warnedAt === null ? -1 : Math.max(0, secondsBetween(failing.warnedAt, endedAt))
+  if (failingSeconds >= limits.deleteAfterSeconds && leadSeconds >= limits.minWarningLeadSeconds) {
+    effects.push('auto_delete')
+  }
   return { health: failing, effects }
 }
 

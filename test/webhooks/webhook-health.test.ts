@@ -94,6 +94,11 @@ describe('the clock', () => {
   })
 })
 
+test('a warning by the clock that comes between the end of an attempt at 24 h and its record holds no deletion back', () => {
+  const warned = judgeClock(failingSince(0), at(25 * HOUR + 0.005), LIMITS).health
+  expect(fail(warned, 25 * HOUR).effects).toEqual(['auto_delete'])
+})
+
 describe('with a least time between warning and deletion', () => {
   const limits = { ...LIMITS, minWarningLeadSeconds: 1 * HOUR }
 
@@ -102,6 +107,11 @@ describe('with a least time between warning and deletion', () => {
     expect(warned.effects).toEqual(['warn'])
     expect(fail(warned.health, 25 * HOUR - 0.001, 'x', limits).effects).toEqual([])
     expect(fail(warned.health, 25 * HOUR, 'x', limits).effects).toEqual(['auto_delete'])
+  })
+
+  test('a warning that was recorded after the attempt had ended is no earlier one', () => {
+    const warned = judgeClock(failingSince(0), at(25 * HOUR + 0.005), limits).health
+    expect(fail(warned, 25 * HOUR, 'x', limits).effects).toEqual([])
   })
 })
 
