@@ -1,6 +1,7 @@
 /**
  * Sorts what went wrong with a request into classes, by code and never by text.
  */
+import { FLOODED } from './endpoint-connection.ts'
 import { ADDRESS_REFUSED, DNS_FAULT_PREFIX } from './endpoint-connector.ts'
 
 export type AttemptClass =
@@ -32,6 +33,7 @@ const CLASS_OF_CODE: Record<string, AttemptClass> = {
   ETIMEDOUT: 'timeout',
   [CONNECT_TIMEOUT]: 'timeout',
   EPROTO: 'tls',
+  [FLOODED]: 'tls',
   HPE_INVALID: 'protocol',
   UND_ERR_HEADERS_OVERFLOW: 'protocol',
   UND_ERR_INVALID_ARG: 'protocol',

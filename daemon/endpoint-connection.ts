@@ -36,6 +36,15 @@ export interface ConnectionOwner {
 /** So long may the end of an idle connection and a request be on their way at once. */
 const CROSSING_MS = 1000
 
+/**
+ * Session tickets and new keys that may come for one request, and while none is under way: an honest server sends two tickets with the
+ * handshake, of which Node tells with five keys. Thousands fit into one packet, each costs this side ten times what it costs that
+ * one, and nothing else tells of them: other endpoints' events would wait.
+ */
+const MOST_BESIDE_ANSWER = 64
+/** What a flooded connection is told apart by. */
+export const FLOODED = 'LIS_TLS_FLOOD'
+
 /** All connections read into the same memory: what has arrived is taken before anything else can arrive. */
 const arrived = Buffer.allocUnsafeSlow(65_536)
 
@@ -51,6 +60,7 @@ export class EndpointConnection {
   /** Ready to be written. */
   #request: Buffer | undefined
   #used = false
+  #besideAnswer = 0
   /** Monotonic. */
   #sentAtMs: number | undefined
   #heard = false
@@ -61,7 +71,11 @@ export class EndpointConnection {
     this.#owner = owner
     this.#exchange = exchange
     this.#socket = connect(origin, { buffer: arrived, callback: (length) => this.#take(length) })
-    this.#socket.on('secureConnect', () => this.#connected())
+    // Once: what would connect it anew would send its request anew.
+    this.#socket.once('secureConnect', () => this.#connected())
+    // The keys themselves are nobody's business.
+    this.#socket.on('keylog', () => this.#cameBeside())
+    this.#socket.on('session', () => this.#cameBeside())
     this.#socket.on('end', () => this.#ended())
     // Stays for good: what happens to a socket that nobody needs any more is nobody's business.
     this.#socket.on('error', (error) => this.close(error))
@@ -74,6 +88,7 @@ export class EndpointConnection {
     this.#answer = new HttpAnswer()
     this.#sentAtMs = undefined
     this.#heard = false
+    this.#besideAnswer = 0
   }
 
   /** Puts the request together, unless its connection or its exchange has ended meanwhile. */
@@ -125,6 +140,11 @@ export class EndpointConnection {
     this.#ready = true
     this.prepare()
     this.write()
+  }
+
+  #cameBeside(): void {
+    if (++this.#besideAnswer <= MOST_BESIDE_ANSWER) return
+    this.close(Object.assign(new Error('more came beside the answer than a server has to say'), { code: FLOODED }))
   }
 
   /** @returns whether to read on */

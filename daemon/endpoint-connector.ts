@@ -2,6 +2,7 @@
  * Connects to an integrator's endpoint, and to nothing else: the vetted address is the one connected to, the name stays in
  * SNI and Host, the certificate is verified: anew at least every ten minutes, however many connections take up a session.
  */
+import { constants } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { isIP, type LookupFunction, type OnReadOpts } from 'node:net'
 import { connect, createSecureContext, rootCertificates, type ConnectionOptions, type TLSSocket } from 'node:tls'
@@ -28,6 +29,9 @@ const LOOPBACK = ['127.0.0.1', '::1']
 
 /** Node copies it for each connection: names, or a Buffer, into one of the pieces of `own-bytes.ts`, anything else into its own memory. */
 const HTTP_1_1 = new DataView(Uint8Array.from([8, ...Buffer.from('http/1.1')]).buffer)
+
+/** TLS 1.2 lets a server ask for another handshake at any time, as often as it likes: each costs this side more than it. */
+const NO_RENEGOTIATION = constants.SSL_OP_NO_RENEGOTIATION
 
 const TCP_KEEP_ALIVE_MS = 60_000
 /**
@@ -68,7 +72,7 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
   const ca = [...rootCertificates, ...options.caFiles.map((file) => readFileSync(file, 'utf8'))]
   const shared = {
     // Built once: parsing the trust anchors for every connection would cost more than the handshake.
-    secureContext: createSecureContext({ ca, minVersion: 'TLSv1.2' }),
+    secureContext: createSecureContext({ ca, minVersion: 'TLSv1.2', secureOptions: NO_RENEGOTIATION }),
     minVersion: 'TLSv1.2' as const,
     rejectUnauthorized: true,
     // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
@@ -92,7 +96,7 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     socket.setNoDelay(true)
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
     let proof: EndpointProof | undefined
-    socket.on('secureConnect', () => (proof = proofOf(socket, before, clocks)))
+    socket.once('secureConnect', () => (proof = proofOf(socket, before, clocks)))
     socket.on('session', (bytes: Buffer) => (origin.session = proof && { ...proof, bytes: ownCopy(bytes) }))
     // A server that stumbles over its own session is asked without one next time.
     socket.on('error', () => (origin.session = undefined))
