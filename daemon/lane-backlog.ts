@@ -185,8 +185,10 @@ export class LaneBacklog {
    * @param times reads what is due up to then
    * @param share reads no more than so many that may be sent soon
    * @returns whether there are copies that are not to be sent, because `isCurrent` says so
+   * @throws when a reading is under way: of two, one would end without what was recorded during the other, and bring it again
    */
   async read(times: ReadTimes, isCurrent: IsCurrent, share = Infinity): Promise<boolean> {
+    if (this.#reading) throw new Error('the queue is being read')
     this.#reading = true
     this.#recordedDuringRead = []
     try {

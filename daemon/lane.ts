@@ -210,10 +210,9 @@ export class Lane implements LaneRun {
   pump(): void {
     if (this.#over) return
     while (this.#mayStart()) this.#start(this.#backlog.take())
-    if (!this.#goesOn) {
-      if (this.#inFlight.size === 0) this.#deps.gates.forget(this)
-      else this.#deps.gates.withdraw(this.#gate, this)
-    }
+    const goesOn = this.#goesOn
+    if (!goesOn && this.#inFlight.size === 0) this.#deps.gates.forget(this)
+    else if (!goesOn) this.#deps.gates.withdraw(this.#gate, this)
     if (this.#stopping) {
       if (this.#inFlight.size === 0 && this.#backlog.underWay === this.#unrecordable) this.#finish('stopped')
       return
@@ -244,6 +243,8 @@ export class Lane implements LaneRun {
     else if (this.#state.state !== 'active') return false
     else {
       const share = this.#deps.gates.share(this.#gate, this)
+      // Asking may have brought its turn near, so that it was told to prepare, and reads.
+      if (this.#reading) return true
       if (!this.#backlog.wantsRows(share)) return false
       void this.#read(() => this.#readDue(share))
     }
