@@ -237,16 +237,15 @@ export class Lanes {
 
   /** Called for each batch of results that is on disk. */
   recorded(results: AttemptResult[], recorded: Recorded): void {
-    for (const webhookId of recorded.lostWebhookIds) {
-      const lane = this.#lanes.get(webhookId)
-      if (lane) this.#lose(lane)
-    }
     const told = new Set<Lane>()
     for (const result of results) {
       const lane = this.#lanes.get(result.webhookId)
       if (!lane) continue
-      lane.recorded(result)
-      told.add(lane)
+      if (!recorded.lostWebhookIds.has(result.webhookId)) {
+        lane.recorded(result)
+        told.add(lane)
+        // A later run, under the same token, has taken the lane anew: what was not recorded stands in its queue.
+      } else if (lane === result.run) this.#lose(lane)
     }
     // Behind that: a lane that recovers reads at once, and what it held until now is among what it is to read.
     for (const { webhookId, to } of recorded.healthChanges) {
