@@ -11,6 +11,18 @@ const BODY_READ_BYTES = 16_384
 /** Behind the head, which has said it all. */
 const BODY_READ_MS = 1000
 
+/** What a call takes at most, with the mark behind it. */
+const CALL_MS = 6000
+
+/**
+ * Whether a call that begins now ends before anybody else may begin the same: the claim before it may have waited for a connection or
+ * for a lock.
+ * @param claimedUntil when others may claim it
+ */
+export function leavesTimeToCall(claimedUntil: Date, nowMs: number): boolean {
+  return claimedUntil.getTime() - nowMs >= CALL_MS
+}
+
 /** `code` says why, for the log; nothing of what the gateway said. */
 export class GatewayFault extends Error {
   readonly code: string

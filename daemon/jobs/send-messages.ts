@@ -1,6 +1,6 @@
 import { insistOnMark, type Database } from '../../db/connection.ts'
 import type { Clock } from '../../src/clock.ts'
-import { GatewayFault } from '../../src/gateway-request.ts'
+import { GatewayFault, leavesTimeToCall } from '../../src/gateway-request.ts'
 import { publicEventId } from '../../src/ids.ts'
 import { errorFields, type Logger } from '../../src/logger.ts'
 import type { MessageContent, MessageGateway } from '../../src/messages/message-gateway.ts'
@@ -117,12 +117,13 @@ class MessageOutbox {
   }
 }
 
-/** @returns what became of it; an error: it was not taken, and why */
+/** @returns what became of it: another has it, or soon will; an error: it was not taken, and why */
 async function sendMessage(deps: SendMessagesDeps, message: DueMessage): Promise<'another_has_it' | 'taken' | Error> {
   const { database, clock, log, gateway } = deps
   const eventId = publicEventId(message.eventId)
   const nextTryAt = new Date(clock.nowMs() + messageRetrySeconds(message.tries) * 1000)
   if (!(await claimMessage(database.knex, message, nextTryAt))) return 'another_has_it'
+  if (!leavesTimeToCall(nextTryAt, clock.nowMs())) return 'another_has_it'
   const attempt = message.tries + 1
   try {
     await gateway.send(contentOf(message))

@@ -6,6 +6,7 @@ import type { Knex } from 'knex'
 import { insistOnMark, withinBudget } from '../../db/connection.ts'
 import type { Clock } from '../clock.ts'
 import { seal, unseal, type Keys } from '../crypto.ts'
+import { leavesTimeToCall } from '../gateway-request.ts'
 import { errorFields, type Logger } from '../logger.ts'
 import type { SmsGateway } from './sms-gateway.ts'
 import { claimSms, findDueSms, listDueSms, recordSmsExpired, recordSmsSent, type Sms } from './sms-repository.ts'
@@ -86,7 +87,9 @@ export class SmsSender {
 
   async #send(sms: Sms): Promise<void> {
     const { knex, clock, keys, gateway, logger } = this.#deps
-    if (!(await withinBudget(() => claimSms(knex, sms, new Date(clock.nowMs() + RETRY_MS))))) return
+    const nextTryAt = new Date(clock.nowMs() + RETRY_MS)
+    if (!(await withinBudget(() => claimSms(knex, sms, nextTryAt)))) return
+    if (!leavesTimeToCall(nextTryAt, clock.nowMs())) return
     try {
       const { to, text } = JSON.parse(unseal(keys, sms.content, `sms:${sms.id}`).toString('utf8'))
       await gateway.send({ id: sms.id, to, text })

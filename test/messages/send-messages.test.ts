@@ -87,6 +87,21 @@ test('a message whose row somebody else holds when the gateway has taken it is m
   expect(taken).toBe(1)
 })
 
+test('a message whose claim took so long that another may claim it while the gateway answers is left to its next try', async () => {
+  const [eventId] = await normalMessages(1)
+  const { knex } = db.database
+  const slow = ({ sql }: { sql: string }) =>
+    void (sql.startsWith('update `messages` set `due_at`') && clock.advance(4500))
+  knex.on('query', slow)
+  await sending().run()
+  knex.off('query', slow)
+  expect(gateway.calls).toEqual([])
+  clock.advance(6000)
+  await sending().run()
+  expect(gateway.calls).toHaveLength(1)
+  expect(await rowOf(eventId!)).toMatchObject({ due_at: null, tries: 2 })
+})
+
 test('a message is posted to the gateway as JSON, with its event’s id as Idempotency-Key, and is then done', async () => {
   const [eventId] = await normalMessages(1)
   await sending().run()

@@ -39,6 +39,19 @@ test('an SMS is tried again while its code lives, under the same id, and its con
   expect((await verify(otpToken, lastCode())).status).toBe(200)
 })
 
+test('an SMS whose claim took so long that another process may claim it while the gateway answers is left to its next try', async () => {
+  const { knex } = app.database
+  const slow = ({ sql }: { sql: string }) => void (sql.startsWith('update `sms_messages` set `due_at`') && app.clock.advance(5 * SECOND)) // prettier-ignore
+  knex.on('query', slow)
+  await requestOtp()
+  await app.smsSender.settle()
+  knex.off('query', slow)
+  expect(texts()).toHaveLength(0)
+  app.clock.advance(6 * SECOND)
+  await app.smsSender.sendDue()
+  expect(texts()).toHaveLength(1)
+})
+
 test('an SMS is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {
   for (let round = 0; round < 15; round++) {
     app.clock.advance(MINUTE)
