@@ -526,7 +526,7 @@ export interface paths {
          * Walk an entry through its life
          * @description Does with a lead or booking of yours what a lab would do, so that you see every event without one. Only on an account that is marked as a sandbox; on any other it is refused and nothing happens. Not in the first version of this interface; nothing else changes with it.
          *
-         *     A lead is quoted and converted. The booking is confirmed and rescheduled by a day, gets a phlebotomist and then another one, whose name is sent. With `ending` `completed` the phlebotomist arrives, collects and submits the sample; a bill is made, deleted, and made again; its report is signed off, which completes the bill, and amended; bill and report are sent. With `cancelled` the booking is cancelled instead. Two walks show all 17 events. Messages are left out where the entry has no contact, and the quotation where nothing of it has a price.
+         *     A lead is quoted and converted. The booking is confirmed and rescheduled by a day, gets a phlebotomist and then another one, whose name is sent. With `ending` `completed` the phlebotomist arrives, collects and submits the sample; a bill is made, deleted, and made again; its report is signed off, which completes the bill, and amended; bill and report are sent. With `cancelled` the booking is cancelled instead. Two walks show all 17 events. Messages are left out where the entry has no contact, and the quotation where nothing of it has a price. They go to webhooks alone: one that no webhook takes is not sent to anybody.
          *
          *     All of it happens at once, and either all or nothing. An entry that was walked, or whose booking has gone on beyond `Scheduled`, can't be walked.
          */

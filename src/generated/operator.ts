@@ -2420,7 +2420,7 @@ export interface components {
              */
             adminEmail: string;
             /**
-             * @description Whether the account is for trying things out, without a lab behind it. Stays as it is.
+             * @description Whether the account is for trying things out, without a lab behind it. Stays as it is. Its messages go to webhooks, and never to the lab's gateway: what no webhook takes counts as sent and comes to nobody.
              * @default false
              */
             sandbox?: boolean;
@@ -2443,7 +2443,7 @@ export interface components {
              * @description The lab's admin, who gets the mails about failing webhooks.
              */
             adminEmail: string;
-            /** @description Whether the account is for trying things out. */
+            /** @description Whether the account is for trying things out. Its messages never go to the lab's gateway. */
             sandbox: boolean;
             /** @description When the account was created. */
             createdAt: components["schemas"]["Timestamp"];

@@ -9,6 +9,8 @@ import { publicEventId } from '../ids.ts'
 export type MessageContent = components['schemas']['MessagePayload']
 
 export interface MessageGateway {
+  /** What it takes comes to a person's telephone. */
+  readonly reachesPeople?: boolean
   /** Resolves when the other side has taken it. @throws GatewayFault when it has not */
   send(message: MessageContent): Promise<void>
 }
@@ -32,6 +34,7 @@ export function createMessageGateway(options: MessageGatewayOptions): MessageGat
     }
   }
   return {
+    reachesPeople: true,
     send: (message) =>
       postToGateway({
         url: new URL(url),

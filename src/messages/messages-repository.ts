@@ -109,17 +109,26 @@ export interface DueMessage {
   body: Buffer | null
   tries: number
   dueAt: Date
+  /** Of an account that is for trying things out: no lab stands behind what it says. */
+  isSandbox: boolean
 }
 
 /** Messages that wait for the gateway and are due, the longest waiting first. */
 export async function listDueMessages(knex: Knex, now: Date, limit: number): Promise<DueMessage[]> {
   const rows = await knex('messages as m')
     .leftJoin('event_bodies as b', 'b.event_id', 'm.event_id')
+    .leftJoin('accounts as a', 'a.id', 'm.account_id')
     .where('m.due_at', '<=', now)
     .orderBy(['m.due_at', 'm.event_id'])
     .limit(limit)
-    .select('m.event_id', 'm.tries', 'm.due_at', 'b.body')
-  return rows.map((row) => ({ eventId: row.event_id, body: row.body, tries: row.tries, dueAt: row.due_at }))
+    .select('m.event_id', 'm.tries', 'm.due_at', 'b.body', 'a.sandbox')
+  return rows.map((row) => ({
+    eventId: row.event_id,
+    body: row.body,
+    tries: row.tries,
+    dueAt: row.due_at,
+    isSandbox: Boolean(row.sandbox),
+  }))
 }
 
 /**

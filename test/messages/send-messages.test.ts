@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { sendMessages } from '../../daemon/jobs/send-messages.ts'
-import { publicEventId } from '../../src/ids.ts'
+import { newId, publicEventId } from '../../src/ids.ts'
 import { createLogger } from '../../src/logger.ts'
 import { createMessageGateway, type MessageGateway } from '../../src/messages/message-gateway.ts'
 import { messageRetrySeconds } from '../../src/messages/message-rules.ts'
@@ -100,6 +100,19 @@ test('a message whose claim took so long that another may claim it while the gat
   await sending().run()
   expect(gateway.calls).toHaveLength(1)
   expect(await rowOf(eventId!)).toMatchObject({ due_at: null, tries: 2 })
+})
+
+test('a message of a sandbox account never comes to the gateway, and one of a live account behind it does', async () => {
+  const [kept, sent] = await normalMessages(2)
+  const { knex } = db.database
+  const sandboxId = newId(0)
+  const account = await knex('accounts').where({ id: world.accountId }).first()
+  await knex('accounts').insert({ ...account, id: sandboxId, sandbox: true })
+  await knex('messages').where({ event_id: kept }).update({ account_id: sandboxId })
+  await sending().run()
+  expect(gateway.calls.map(({ key }) => key)).toEqual([publicEventId(sent!)])
+  expect(await rowOf(kept!)).toMatchObject({ state: 'normal', due_at: null, sent_at: expect.any(Date) })
+  await knex('accounts').where({ id: sandboxId }).delete()
 })
 
 test('a message is posted to the gateway as JSON, with its event’s id as Idempotency-Key, and is then done', async () => {
