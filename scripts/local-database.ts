@@ -64,7 +64,7 @@ export async function startLocalDatabase(options: LocalDatabaseOptions): Promise
   const socketPath = new URL(mysqlUrl).searchParams.get('socketPath')!
 
   await settleRunningServers(folder, endSurvivor, onProgress)
-  mkdirSync(dirname(logFile), { recursive: true })
+  mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 })
   const server = await findOrInstallServer(dataDir, onProgress)
   refuseNewerData(versionFile(dataDir), server)
   makeSocketFolder(socketPath, dataDir)

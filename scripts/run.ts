@@ -2,6 +2,7 @@
  * `make run`: everything on one machine, in the foreground. Starts in order, stops in the opposite order, leaves nothing
  * running behind; a second start on the same data keeps everything.
  */
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { connectDatabase } from '../db/connection.ts'
 import { migrate, MigrationFault } from '../db/migrate.ts'
@@ -88,6 +89,8 @@ function describeFolderFault({ code = '', path, syscall }: NodeJS.ErrnoException
 
 async function startAll(config: Config, run: Run): Promise<void> {
   const { dataDir } = config
+  // Its owner's alone: until it is told otherwise the server lets everybody into its socket.
+  if (!existsSync(dataDir)) makeFolder(dataDir, 0o700)
   makeFolder(join(dataDir, 'logs'))
   const lock = await acquireRunLock(dataDir, say)
   run.cleanups.push(lock.release)

@@ -107,6 +107,9 @@ export async function createApp(deps: AppDeps): Promise<RequestListener> {
 /** What the lab's own people do is not kept waiting by integrators, and the other way round. */
 type Workloads = Record<'/client/' | '/operator/', Workload>
 
+/** What a target in absolute form has before its path (RFC 9112 3.2.2). */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i
+
 /**
  * Before anything else looks at a request: where many are refused, what that takes is taken from the others. Probes are no
  * operations, and always answered.
@@ -114,7 +117,8 @@ type Workloads = Record<'/client/' | '/operator/', Workload>
 function refuseTooMany(workloads: Workloads, trace: RequestHandler, next: RequestListener): RequestListener {
   const prefixes = Object.keys(workloads) as (keyof Workloads)[]
   return (incoming, outgoing) => {
-    const prefix = prefixes.find((known) => incoming.url?.startsWith(known))
+    const path = incoming.url!.replace(ORIGIN, '')
+    const prefix = prefixes.find((known) => path.startsWith(known))
     if (!prefix || !workloads[prefix].isFull) return next(incoming, outgoing)
     const [req, res] = [incoming as Request, outgoing as Response]
     res.locals = {}

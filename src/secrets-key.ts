@@ -24,7 +24,7 @@ export function readSecretsKey(
   }
   const file = join(dataDir, 'secrets.key')
   try {
-    makeFolder(dataDir)
+    makeFolder(dataDir, 0o700)
     if (!existsSync(file)) {
       // Written aside and linked: another process that starts now sees no file or a whole one, never half a key.
       const draft = `${file}.${process.pid}`

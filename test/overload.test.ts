@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { request } from 'node:http'
 import { createConnection } from 'mysql2/promise'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { driverOptions } from '../db/connection.ts'
@@ -16,6 +18,17 @@ beforeAll(async () => {
   account = await buildAccount(app)
 })
 afterAll(() => app.close())
+
+/** As it is sent to a proxy, and to be taken by everybody (RFC 9112 3.2.2). */
+async function statusOfAbsoluteTarget(path: string): Promise<number> {
+  const headers = { authorization: `Bearer ${account.token}` }
+  const [answer] = await once(
+    request({ host: '127.0.0.1', port: app.port, path: `http://lis.example${path}`, headers }).end(),
+    'response',
+  )
+  answer.resume()
+  return answer.statusCode
+}
 
 test('of more calls than can be answered soon some are 503 with Retry-After at once, and all others are answered', async () => {
   const lab = await buildLab(app, account)
@@ -39,10 +52,11 @@ test('of more calls than can be answered soon some are 503 with Retry-After at o
     await new Promise((done) => setTimeout(done, 10))
   const live = await app.call('GET', '/livez')
   const staff = await app.call('GET', '/operator/accounts', { token: key })
+  const asToProxy = await statusOfAbsoluteTarget('/client/labs')
   await other.query('UNLOCK TABLES')
   await other.end()
 
-  expect([live.status, staff.status]).toEqual([200, 200])
+  expect([live.status, staff.status, asToProxy]).toEqual([200, 200, 503])
   const refused = []
   const leadIds: string[] = []
   for (const answer of await Promise.all(answers)) {
@@ -58,5 +72,6 @@ test('of more calls than can be answered soon some are 503 with Retry-After at o
   }
   const stored: string[] = await app.database.knex('events').where({ account_id: account.id }).pluck('subject_id')
   expect(stored.sort()).toEqual(leadIds.sort())
+  expect(await statusOfAbsoluteTarget('/client/labs')).toBe(200)
   expect((await app.call('GET', '/client/labs', calls)).status).toBe(200)
 })
