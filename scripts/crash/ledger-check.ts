@@ -16,6 +16,7 @@ const RETRIED_WITHIN_MS = 15_000
 const FAILING_WINDOW = 2
 /** An answer that came later than this counts as a failure, and is rightly followed by another attempt. */
 const ANSWER_LIMIT_MS = 10_000
+const GIVEN_UP = 'given up'
 
 export interface Receipt {
   webhook: string
@@ -31,6 +32,11 @@ export interface Evidence {
   kills: KillerLine[]
   events: EventLine[]
   webhooks: WebhookLine[]
+  /**
+   * Whether its sender had given it up when the answer came, by its own log: it counts from when it begins to connect, and what it sends may
+   * wait long before the receiver sees it.
+   */
+  isGivenUp?: (receipt: Receipt) => boolean
 }
 
 export interface Verdict {
@@ -43,6 +49,8 @@ export interface Verdict {
   /** Received without a committed event. */
   phantom: string[]
   explained: number
+  /** Of these, by nothing but that its sender had given it up. */
+  givenUp: number
   unexplained: string[]
   /** Copies that were unanswered, or answered and not surely recorded, when a daemon or the database was killed. */
   inFlight: number
@@ -91,7 +99,7 @@ export function judge(evidence: Evidence): Verdict {
   const phantom = [...copies.values()].filter(([first]) => !known.has(first!.event)).map(([first]) => first!.event)
   const ofWebhooks = Map.groupBy(evidence.receipts, ({ webhook }) => webhook)
   const retries = [...copies.values()].flatMap((receipts) => retriesOf(receipts, faults))
-  const again = [...copies.values()].flatMap((receipts) => repeats(receipts, faults))
+  const again = [...copies.values()].flatMap((receipts) => repeats(receipts, faults, evidence.isGivenUp))
   return {
     acknowledged: clients.filter(({ leadId }) => leadId !== null).length,
     inDoubt: clients.filter(({ status }) => status === null || status >= 500).length,
@@ -99,6 +107,7 @@ export function judge(evidence: Evidence): Verdict {
     lost,
     phantom,
     explained: again.filter(({ fault }) => fault !== undefined).length,
+    givenUp: again.filter(({ fault }) => fault === GIVEN_UP).length,
     unexplained: again.filter(({ fault }) => fault === undefined).map(({ name }) => name),
     oldestUnrecordedMs: Math.max(0, ...again.map(({ unrecordedMs }) => unrecordedMs)),
     inFlight: faults.reduce(
@@ -136,7 +145,11 @@ interface Repeat {
 }
 
 /** Each 2xx of a copy after its first, with the fault that explains it. */
-function repeats(receipts: Receipt[], faults: KillerLine[]): Repeat[] {
+function repeats(
+  receipts: Receipt[],
+  faults: KillerLine[],
+  isGivenUp: (receipt: Receipt) => boolean = () => false,
+): Repeat[] {
   return receipts.filter(isSuccess).flatMap((receipt, n, successes) => {
     const before = successes[n - 1]
     if (!before) return []
@@ -147,9 +160,8 @@ function repeats(receipts: Receipt[], faults: KillerLine[]): Repeat[] {
         untilMs + READ_WITHIN_MS >= before.atMs && atMs <= answeredAtMs + EXPLAINED_WITHIN_MS && atMs <= receipt.atMs,
     )
     const unrecordedMs = fault ? fault.atMs - answeredAtMs : 0
-    return [
-      { name: `${receipt.webhook} ${receipt.event}`, fault: isLate ? 'answered late' : fault?.point, unrecordedMs },
-    ]
+    const reason = isLate ? 'answered late' : (fault?.point ?? (isGivenUp(before) ? GIVEN_UP : undefined))
+    return [{ name: `${receipt.webhook} ${receipt.event}`, fault: reason, unrecordedMs }]
   })
 }
 

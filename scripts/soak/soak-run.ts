@@ -13,7 +13,7 @@ import type { CrashServer } from '../crash/crash-server.ts'
 import { pause } from '../crash/crash-stage.ts'
 import type { HookedReceiver } from '../crash/hooked-receiver.ts'
 import { readLedger, type Ledger } from '../crash/ledger.ts'
-import type { Evidence } from '../crash/ledger-check.ts'
+import type { Evidence, Receipt } from '../crash/ledger-check.ts'
 import { killDatabase, ProcessSlots, type ProcessKind } from '../crash/process-slots.ts'
 import { untilDry } from '../crash/random-kills.ts'
 import type { DevTls } from '../dev-tls.ts'
@@ -75,8 +75,6 @@ export interface SoakResult {
   badEnds: string[]
   doctor: { lines: string[]; code: number }
   burst: { fromMs: number; untilMs: number; taken: number; refused: number }
-  /** `webhook event` of those an attempt for which had no answer within its ten seconds, as its sender has recorded it. */
-  timedOut: Set<string>
   /** Of each event. */
   recordedAtMs: Map<string, number>
   /** Of the services' logs. */
@@ -276,10 +274,13 @@ async function settle({ arena, world, heal, hostile }: Prepared, calls: SoakCall
   await untilDry(arena)
 }
 
+/** By so much the database's clock and this process's own may drift apart in a run. */
+const CLOCKS_WITHIN_MS = 100
+
 async function readStored(
   { arena, receiver, ledger }: Prepared,
   calls: SoakCalls,
-): Promise<Pick<SoakResult, 'evidence' | 'recordedAtMs' | 'timedOut'>> {
+): Promise<Pick<SoakResult, 'evidence' | 'recordedAtMs'>> {
   const rows = await arena.database.knex('events').select('id', 'subject_id', 'lab_id', 'recorded_at')
   const aheadMs = arena.clock.nowMs() - monotonicMs()
   const recordedAtMs = new Map(rows.map((row) => [row.id as string, row.recorded_at.getTime() - aheadMs]))
@@ -290,12 +291,16 @@ async function readStored(
     .knex('attempts as a')
     .join('webhooks as w', 'w.id', 'a.webhook_id')
     .where({ 'a.class': 'timeout' })
-    .select('w.endpoint', 'a.event_id')
-  // As the receiver names it.
-  const timedOut = new Set(late.map((row) => `${row.endpoint.split('/').at(-1)} ${row.event_id}`))
+    .select('w.endpoint', 'a.event_id', 'a.started_at', 'a.duration_ms')
+  // As the receiver names them.
+  const timedOut = Map.groupBy(late, (row) => `${row.endpoint.split('/').at(-1)} ${row.event_id}`)
+  const isGivenUp = ({ webhook, event, atMs, answered }: Receipt) =>
+    (timedOut.get(`${webhook} ${event}`) ?? []).some((row) => {
+      const fromMs = row.started_at.getTime() - aheadMs
+      return fromMs - CLOCKS_WITHIN_MS <= atMs && fromMs + row.duration_ms - CLOCKS_WITHIN_MS <= answered!.atMs
+    })
   return {
-    timedOut,
-    evidence: { clients: calls.clients, receipts: receiver.receipts, kills, events, webhooks },
+    evidence: { clients: calls.clients, receipts: receiver.receipts, kills, events, webhooks, isGivenUp },
     recordedAtMs,
   }
 }

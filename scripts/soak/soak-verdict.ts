@@ -36,7 +36,13 @@ export interface SoakVerdict {
 }
 
 export function judgeSoak(result: SoakResult, plan: SoakPlan): SoakVerdict {
-  const parts = [calls(result, plan), ledger(result), burst(result, plan), times(result, plan), resources(result, plan)]
+  const parts = [
+    calls(result, plan),
+    ledger(result, plan),
+    burst(result, plan),
+    times(result, plan),
+    resources(result, plan),
+  ]
   return {
     lines: parts.flatMap((part) => part.lines),
     faults: parts.flatMap((part) => part.faults),
@@ -74,25 +80,21 @@ function calls({ calls: made, evidence, errors, cores }: SoakResult, plan: SoakP
   }
 }
 
-/**
- * A copy may have come within ten seconds and its answer have been too late all the same: its sender counts from when it began to
- * connect. Only where others are at work on the machine does that happen.
- */
-function ledger({ evidence, doctor, badEnds, timedOut, cores }: SoakResult): SoakVerdict {
-  const judged = judge(evidence)
-  const isExcused = (copy: string) => isBusy(cores) && timedOut.has(copy)
-  const verdict = { ...judged, unexplained: judged.unexplained.filter((copy) => !isExcused(copy)) }
-  const excused = judged.unexplained.length - verdict.unexplained.length
+/** Where nothing was killed and nobody else is at work, no answer comes later than its sender waits for it. */
+function ledger({ evidence, doctor, badEnds, cores }: SoakResult, plan: SoakPlan): SoakVerdict {
+  const verdict = judge(evidence)
+  const isStrict = plan.killEveryMs === undefined && !isBusy(cores)
   return {
     lines: [
       `acknowledged=${verdict.acknowledged} in doubt=${verdict.inDoubt} delivered=${verdict.delivered}`,
-      `${summary(verdict)}${excused > 0 ? ` timed out while others were at work=${excused}` : ''}`,
+      `${summary(verdict)}${verdict.givenUp > 0 ? ` (given up by their sender before they were answered: ${verdict.givenUp})` : ''}`,
       ...complaints(verdict),
       ...doctor.lines.slice(-SHOWN),
       ...badEnds,
     ],
     faults: [
       ...(isSound(verdict) ? [] : ['what was delivered']),
+      ...(isStrict && verdict.givenUp > 0 ? ['how soon it was answered'] : []),
       ...(doctor.code === 0 ? [] : ['what the doctor finds']),
       ...(badEnds.length > 0 ? ['how processes ended'] : []),
     ],

@@ -112,6 +112,17 @@ test('a kill explains what was sent before it and read a moment after it, and no
   expect(verdict().inFlight).toBe(1)
 })
 
+test('a second 2xx is explained where its sender had given the first up before it was answered', () => {
+  for (const lead of ['waited', 'given-up']) committed(lead)
+  for (const lead of ['waited', 'given-up']) {
+    receive(lead, 30_000, { status: 204, atMs: 30_005 })
+    receive(lead, 35_100, { status: 204, atMs: 35_105 })
+  }
+  const isGivenUp = ({ event }: { event: string }) => event === 'event-of-given-up'
+  const { explained, givenUp, unexplained } = judge({ ...readEvidence(ledger.folder), isGivenUp })
+  expect([explained, givenUp, unexplained]).toEqual([1, 1, ['w1 event-of-waited']])
+})
+
 test('a 2xx that came after ten seconds counts as a failure, and the next one is no duplicate without a reason', () => {
   committed('one')
   receive('one', 1000, { status: 204, atMs: 11_500 })
