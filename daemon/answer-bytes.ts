@@ -54,13 +54,13 @@ export function statusAt(bytes: Buffer, at: number, end: number): number | undef
 
 /** A server says the same in each of its answers. */
 let lastKeepAlive = ''
-let lastKeepAliveSeconds = -1
+let lastKeepAliveSeconds: number | undefined
 
-export function keepAliveSecondsOf(value: string): number {
+export function keepAliveSecondsOf(value: string): number | undefined {
   if (value !== lastKeepAlive) {
-    const seconds = /timeout=(\d{1,9})/.exec(value)
+    const seconds = /timeout[\t ]?=[\t ]?"?(\d{1,9})/i.exec(value)
     lastKeepAlive = value
-    lastKeepAliveSeconds = seconds ? Number(seconds[1]) : -1
+    lastKeepAliveSeconds = seconds ? Number(seconds[1]) : undefined
   }
   return lastKeepAliveSeconds
 }

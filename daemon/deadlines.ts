@@ -6,10 +6,10 @@ import { monotonicMs } from '../src/clock.ts'
 import { LinkedLine, type Linked } from '../src/linked-line.ts'
 
 /**
- * By so much a deadline is late only where this process stood still: stopped, or on a machine that was. What has come meanwhile is
- * looked at before anything expires.
+ * By so much a deadline is late only where this process stood still: it had something long to do, was stopped, or is on a machine that
+ * was. What has come meanwhile is looked at before anything expires.
  */
-export const STOOD_STILL_MS = 1000
+export const STOOD_STILL_MS = 50
 
 /** One that somebody waits for, as long as it stands in a line: the many that never expire leave at no cost. */
 export interface Deadline<T> extends Linked<Deadline<T>> {

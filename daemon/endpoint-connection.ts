@@ -42,6 +42,11 @@ const CROSSING_MS = 1000
  * one, and nothing else tells of them: other endpoints' events would wait.
  */
 const MOST_BESIDE_ANSWER = 64
+/**
+ * Over the wire, for one request and while none is under way: the certificates of a handshake and an answer as far as it is read are less
+ * by far. Of some things that come inside TLS nothing tells at all, such as tickets for a session that is too large.
+ */
+const MOST_ARRIVED_BYTES = 524_288
 /** What a flooded connection is told apart by. */
 export const FLOODED = 'LIS_TLS_FLOOD'
 
@@ -61,6 +66,8 @@ export class EndpointConnection {
   #request: Buffer | undefined
   #used = false
   #besideAnswer = 0
+  /** Over the wire, before the exchange. */
+  #arrivedBefore = 0
   /** Monotonic. */
   #sentAtMs: number | undefined
   #heard = false
@@ -89,6 +96,12 @@ export class EndpointConnection {
     this.#sentAtMs = undefined
     this.#heard = false
     this.#besideAnswer = 0
+    this.#arrivedBefore = arrivedBytes(this.#socket)
+  }
+
+  /** Gives up an endpoint that goes on sending what is no answer. Whoever wants to know has to look. */
+  closeIfFlooded(): void {
+    if (arrivedBytes(this.#socket) - this.#arrivedBefore > MOST_ARRIVED_BYTES) this.close(flooded())
   }
 
   /** Puts the request together, unless its connection or its exchange has ended meanwhile. */
@@ -143,8 +156,7 @@ export class EndpointConnection {
   }
 
   #cameBeside(): void {
-    if (++this.#besideAnswer <= MOST_BESIDE_ANSWER) return
-    this.close(Object.assign(new Error('more came beside the answer than a server has to say'), { code: FLOODED }))
+    if (++this.#besideAnswer > MOST_BESIDE_ANSWER) this.close(flooded())
   }
 
   /** @returns whether to read on */
@@ -186,6 +198,16 @@ export class EndpointConnection {
     else this.close()
     exchange?.ended()
   }
+}
+
+/** Node counts them where TLS reads from, and shows only what is left of them. */
+function arrivedBytes(socket: TLSSocket): number {
+  const { _handle: handle } = socket as unknown as { _handle: { _parent?: { bytesRead: number } } | null }
+  return handle?._parent?.bytesRead ?? 0
+}
+
+function flooded(): Error {
+  return Object.assign(new Error('more came beside the answer than a server has to say'), { code: FLOODED })
 }
 
 function connectionOver(): Error {

@@ -5,7 +5,14 @@
 import { constants } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { isIP, type LookupFunction, type OnReadOpts } from 'node:net'
-import { connect, createSecureContext, rootCertificates, type ConnectionOptions, type TLSSocket } from 'node:tls'
+import {
+  connect,
+  createSecureContext,
+  DEFAULT_CIPHERS,
+  rootCertificates,
+  type ConnectionOptions,
+  type TLSSocket,
+} from 'node:tls'
 import { ownCopy } from '../src/own-bytes.ts'
 import { isLocalName, type AddressPolicy } from '../src/webhooks/endpoint-address.ts'
 import {
@@ -32,6 +39,12 @@ const HTTP_1_1 = new DataView(Uint8Array.from([8, ...Buffer.from('http/1.1')]).b
 
 /** TLS 1.2 lets a server ask for another handshake at any time, as often as it likes: each costs this side more than it. */
 const NO_RENEGOTIATION = constants.SSL_OP_NO_RENEGOTIATION
+
+/** Without those for which a server of TLS 1.2 chooses the numbers: with large ones a handshake keeps this process for a second. */
+const CIPHERS = `${DEFAULT_CIPHERS}:!DHE`
+
+/** Of each family. A name may have thousands: all are vetted, and where none can be reached each costs a try, one inside the other. */
+const MOST_ADDRESSES = 100
 
 const TCP_KEEP_ALIVE_MS = 60_000
 /**
@@ -72,7 +85,12 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
   const ca = [...rootCertificates, ...options.caFiles.map((file) => readFileSync(file, 'utf8'))]
   const shared = {
     // Built once: parsing the trust anchors for every connection would cost more than the handshake.
-    secureContext: createSecureContext({ ca, minVersion: 'TLSv1.2', secureOptions: NO_RENEGOTIATION }),
+    secureContext: createSecureContext({
+      ca,
+      minVersion: 'TLSv1.2',
+      ciphers: CIPHERS,
+      secureOptions: NO_RENEGOTIATION,
+    }),
     minVersion: 'TLSv1.2' as const,
     rejectUnauthorized: true,
     // Else the first connection decides the protocol, and all others wait for it: on behalf of attempts long over, too.
@@ -97,7 +115,10 @@ export function createEndpointConnector(options: ConnectorOptions): ConnectEndpo
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
     let proof: EndpointProof | undefined
     socket.once('secureConnect', () => (proof = proofOf(socket, before, clocks)))
-    socket.on('session', (bytes: Buffer) => (origin.session = proof && { ...proof, bytes: ownCopy(bytes) }))
+    // Not before: with each further address that is tried Node begins anew, and forgets who wants to hear of sessions.
+    socket.once('connect', () => {
+      socket.on('session', (bytes: Buffer) => (origin.session = proof && { ...proof, bytes: ownCopy(bytes) }))
+    })
     // A server that stumbles over its own session is asked without one next time.
     socket.on('error', () => (origin.session = undefined))
     return socket
@@ -113,7 +134,10 @@ function vettedLookup({ policy, dnsServers }: ConnectorOptions): LookupFunction 
     resolved.then(
       (addresses) => {
         if (addresses.length === 0 || !addresses.every(policy.allows)) return callback(refused(), [])
-        const answers = addresses.map((address) => ({ address, family: isIP(address) }))
+        const all = addresses.map((address) => ({ address, family: isIP(address) }))
+        const answers = [4, 6].flatMap((wanted) =>
+          all.filter(({ family }) => family === wanted).slice(0, MOST_ADDRESSES),
+        )
         if (lookupOptions.all) callback(null, answers)
         else callback(null, answers[0]!.address, answers[0]!.family)
       },

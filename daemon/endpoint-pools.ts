@@ -15,6 +15,8 @@ const KEEP_ALIVE_MARGIN_MS = 2000
 /** An origin that nothing was sent to for so long is forgotten, with its TLS session. */
 const IDLE_POOL_MS = 60_000
 const SWEEP_MS = 1000
+/** How soon it is seen that an endpoint floods its connection. For two thousand connections a look takes 0.1 ms. */
+const LOOK_FOR_FLOODS_MS = 250
 /**
  * Closing one takes some 0.1 ms, and half of that at the other end. After a burst of events for thousands of accounts as many
  * connections are given up in one second: in one go nothing would be sent for a fifth of a second, and an endpoint that has many of
@@ -29,7 +31,8 @@ interface Pool extends ConnectionOwner {
   origin: EndpointOrigin
   /** The one used last is the first to be used again, so that few are kept warm. */
   free: EndpointConnection[]
-  open: Set<EndpointConnection>
+  /** How many there are, free or not. */
+  open: number
   usedAtMs: number
 }
 
@@ -37,15 +40,18 @@ export class EndpointPools {
   readonly #connect: ConnectEndpoint
   readonly #turnEnd: TurnEnd
   readonly #pools = new Map<string, Pool>()
+  readonly #open = new Set<EndpointConnection>()
   /** Given up, and not closed yet. */
   #expired: EndpointConnection[] = []
   readonly #sweeper = setInterval(() => this.#sweep(monotonicMs()), SWEEP_MS)
+  readonly #flooded = setInterval(() => this.#closeFlooded(), LOOK_FOR_FLOODS_MS)
   #closed = false
 
   constructor(connect: ConnectEndpoint, turnEnd: TurnEnd) {
     this.#connect = connect
     this.#turnEnd = turnEnd
     this.#sweeper.unref()
+    this.#flooded.unref()
   }
 
   /**
@@ -74,7 +80,8 @@ export class EndpointPools {
     if (this.#closed) throw closedError()
     const pool = this.#poolOf(target)
     const connection = new EndpointConnection(this.#connect, pool.origin, pool, exchange)
-    pool.open.add(connection)
+    pool.open++
+    this.#open.add(connection)
     return connection
   }
 
@@ -82,7 +89,8 @@ export class EndpointPools {
   close(): void {
     this.#closed = true
     clearInterval(this.#sweeper)
-    for (const { open } of this.#pools.values()) for (const connection of open) connection.close(closedError())
+    clearInterval(this.#flooded)
+    for (const connection of this.#open) connection.close(closedError())
     this.#pools.clear()
   }
 
@@ -98,7 +106,7 @@ export class EndpointPools {
   #poolOf({ pool: name, host, port }: RequestTarget): Pool {
     let pool = this.#pools.get(name)
     if (!pool) {
-      pool = newPool({ host, port, session: undefined })
+      pool = newPool({ host, port, session: undefined }, this.#open)
       this.#pools.set(name, pool)
     }
     return pool
@@ -109,9 +117,13 @@ export class EndpointPools {
     for (const [name, pool] of this.#pools) {
       // They stay among the free ones until they are closed: one that has expired is not sent over.
       if (!areClosing) this.#expired.push(...pool.free.filter(({ idleUntilMs }) => idleUntilMs <= nowMs))
-      if (pool.open.size === 0 && nowMs - pool.usedAtMs > IDLE_POOL_MS) this.#pools.delete(name)
+      if (pool.open === 0 && nowMs - pool.usedAtMs > IDLE_POOL_MS) this.#pools.delete(name)
     }
     if (!areClosing) this.#closeSome()
+  }
+
+  #closeFlooded(): void {
+    for (const connection of this.#open) connection.closeIfFlooded()
   }
 
   /** Between them both ends have time for what is to be sent. */
@@ -121,13 +133,13 @@ export class EndpointPools {
   }
 }
 
-function newPool(origin: EndpointOrigin): Pool {
+/** @param all the open connections of all pools */
+function newPool(origin: EndpointOrigin, all: Set<EndpointConnection>): Pool {
   const free: EndpointConnection[] = []
-  const open = new Set<EndpointConnection>()
   return {
     origin,
     free,
-    open,
+    open: 0,
     usedAtMs: 0,
     released(connection, keepAliveSeconds) {
       const hintMs = keepAliveSeconds < 0 ? IDLE_CONNECTION_MS : keepAliveSeconds * 1000 - KEEP_ALIVE_MARGIN_MS
@@ -136,7 +148,8 @@ function newPool(origin: EndpointOrigin): Pool {
       else connection.close()
     },
     gone(connection) {
-      open.delete(connection)
+      this.open--
+      all.delete(connection)
       const at = free.indexOf(connection)
       if (at >= 0) free.splice(at, 1)
     },

@@ -67,6 +67,7 @@ export class HttpAnswer {
   #keepAlive = true
   #statusOfHead = 0
   #contentLength = -1
+  #isHttp11 = true
   /** Each value behind a comma. */
   #transferEncoding: string | undefined
   #retryAfters = 0
@@ -215,7 +216,7 @@ export class HttpAnswer {
       const version = bytes.toString('latin1', at, Math.min(at + 9, end))
       if (!['HTTP/1.0 ', 'HTTP/2.0 ', 'HTTP/0.9 '].includes(version)) return this.#refuse()
       // Closes its connections unless it says otherwise; the other two should not stand here at all.
-      this.#keepAlive = false
+      this.#keepAlive = this.#isHttp11 = false
       if (version !== 'HTTP/1.0 ') this.#doubt()
     }
     const status = statusAt(bytes, at + 9, end)
@@ -276,11 +277,9 @@ export class HttpAnswer {
         if (value === 'keep-alive') this.#keepAlive = true
         else this.#takeConnection(value.toLowerCase().split(','))
         break
-      case 'keep-alive': {
-        const seconds = keepAliveSecondsOf(value)
-        if (seconds !== -1) this.keepAliveSeconds = seconds
+      case 'keep-alive':
+        this.keepAliveSeconds = keepAliveSecondsOf(value) ?? this.keepAliveSeconds
         break
-      }
       case 'retry-after':
         // Named twice, it says nothing.
         this.retryAfter = this.#retryAfters++ === 0 ? value : undefined
@@ -314,7 +313,8 @@ export class HttpAnswer {
     if (status === 101) return this.#refuse(CONNECTION_OVER)
     if (status < 200) return this.#passOver()
     this.status = status
-    if (encoding !== undefined && encoding !== ',chunked') this.#doubt()
+    // A server of HTTP/1.0 knows no chunks: its answer is cut up by something in between (RFC 9112 6.1).
+    if (encoding !== undefined && (encoding !== ',chunked' || !this.#isHttp11)) this.#doubt()
     if (status === 204 || status === 304) {
       // No body, whatever it says; a server that says otherwise may have sent one.
       if (length > 0 || encoding !== undefined) this.#doubt()
@@ -328,8 +328,9 @@ export class HttpAnswer {
     if (this.#part === 'until_close') this.#doubt()
   }
 
-  /** An informational head is no answer. */
+  /** An informational head is no answer, and has no body, whatever it says. */
   #passOver(): void {
+    if (this.#contentLength > 0 || this.#transferEncoding !== undefined) this.#doubt()
     this.#informationalBytes += this.#headBytes
     this.#headBytes = 0
     this.#contentLength = -1

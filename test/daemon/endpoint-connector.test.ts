@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer as createPlainServer, type AddressInfo, type Socket } from 'node:net'
 import { createServer, type TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createWebhookClient, type WebhookClient } from '../../daemon/webhook-client.ts'
@@ -112,4 +112,27 @@ test('a TLS version below 1.2 is refused before any HTTP is sent', async () => {
   expect(outcome).toMatchObject({ ok: false, class: 'tls', status: null })
   expect(heard).toBe(0)
   server.close()
+})
+
+/** Those that a ClientHello offers (RFC 8446 4.1.2), by their numbers. */
+function suitesOf(hello: Buffer): number[] {
+  const at = 43 + 1 + hello[43]!
+  return Array.from({ length: hello.readUInt16BE(at) / 2 }, (_, n) => hello.readUInt16BE(at + 2 + 2 * n))
+}
+
+test('no suite is offered in which a server of TLS 1.2 chooses how large the numbers are', async () => {
+  let hello = Buffer.alloc(0)
+  const server = createPlainServer((socket) => {
+    socket.on('data', (data) => (hello = Buffer.concat([hello, data])))
+    socket.on('data', () => hello.length >= 5 + hello.readUInt16BE(3) && socket.destroy())
+    socket.on('error', () => {})
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  expect((await post('127.0.0.1', (server.address() as AddressInfo).port)).ok).toBe(false)
+  server.close()
+  const suites = suitesOf(hello)
+  // TLS_AES_128_GCM_SHA256 and ECDHE-RSA-AES128-GCM-SHA256 are there.
+  expect(suites).toEqual(expect.arrayContaining([0x1301, 0xc02f]))
+  const DHE_RSA = [0x33, 0x39, 0x67, 0x6b, 0x9e, 0x9f, 0xccaa, 0xc09e, 0xc09f, 0xc0a2, 0xc0a3, 0xc052, 0xc053]
+  expect(suites.filter((suite) => DHE_RSA.includes(suite))).toEqual([])
 })

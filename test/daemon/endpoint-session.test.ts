@@ -44,7 +44,7 @@ beforeEach(async () => {
     monotonicMs: () => monotonicMs() + ahead.monotonicMs,
     utcMs: () => processClock.nowMs() + ahead.utcMs,
   }
-  const policy = createAddressPolicy({ allow: ['127.0.0.0/8'] })
+  const policy = createAddressPolicy({ allow: ['127.0.0.0/8', '::1/128'] })
   client = createWebhookClient({ policy, caFiles: [trusted.caFile], sessionClocks }, 5000)
 })
 afterEach(async () => {
@@ -53,8 +53,8 @@ afterEach(async () => {
   for (const tls of [trusted, other]) tls.remove()
 })
 
-async function post() {
-  const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}/`
+async function post(host = '127.0.0.1') {
+  const endpoint = `https://${host}:${(server.address() as AddressInfo).port}/`
   const outcome = await client.post({ accountId: 'any', endpoint, headers: {}, body: Buffer.from('{}') })
   // The end of the connection has been seen: the next request gets another.
   await expect.poll(() => new Promise((resolve) => server.getConnections((_, count) => resolve(count)))).toBe(0)
@@ -67,6 +67,13 @@ test('ten minutes after the last full handshake comes another, however often its
     ahead.monotonicMs += 4 * MINUTE_MS
   }
   expect(resumed).toEqual([false, true, true, false, true])
+})
+
+test('a session is taken up also where the first address of a name can not be reached', async () => {
+  server.close()
+  await once(server.listen(0, '::1'), 'listening')
+  for (let n = 0; n < 2; n++) expect((await post('localhost')).ok).toBe(true)
+  expect(resumed).toEqual([false, true])
 })
 
 test('a session ends with the certificate that it was made with', async () => {

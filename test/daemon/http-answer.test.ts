@@ -48,6 +48,9 @@ describe('an answer', () => {
 
   test('has its status, its body and the times it names', () => {
     expect(read(ANSWERS[0]!)).toMatchObject({ status: 204, kept: null, keepAliveSeconds: 5 })
+    for (const said of ['TIMEOUT=7', 'max=9, timeout = 7', 'timeout="7"']) {
+      expect(read(`HTTP/1.1 204 No Content\r\nKeep-Alive: ${said}\r\n\r\n`)).toMatchObject({ keepAliveSeconds: 7 })
+    }
     expect(read(ANSWERS[4]!)).toMatchObject({ status: 200, kept: 'ab0123456789' })
     expect(read(ANSWERS[5]!)).toMatchObject({ status: 503, retryAfter: '120', kept: 'no' })
     expect(read(ANSWERS[6]!)).toMatchObject({ status: 201, kept: 'yes' })
@@ -74,6 +77,11 @@ describe('what leaves a doubt about where the next answer begins ends the connec
     ['close among other words', 'HTTP/1.1 200 OK\r\nconnection: x, close\r\ncontent-length: 0\r\n\r\n'],
     ['both words', 'HTTP/1.1 200 OK\r\nconnection: close\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n'],
     ['HTTP/1.0', 'HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n'],
+    ['chunks of HTTP/1.0', 'HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],
+    [
+      'an informational head with a body',
+      'HTTP/1.1 103 E\r\ncontent-length: 4\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n',
+    ],
     ['a version that does not belong here', 'HTTP/2.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n'],
     ['a coding before the chunks', `HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
     ['chunks twice', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n'],

@@ -28,8 +28,8 @@ class ServerRecords {
     this.#secret = secret
   }
 
-  record(type: number, content: Buffer): Buffer {
-    const plain = Buffer.concat([content, Buffer.from([type])])
+  record(type: number, content: Buffer, padding = 0): Buffer {
+    const plain = Buffer.concat([content, Buffer.from([type]), Buffer.alloc(padding)])
     const head = Buffer.from([APPLICATION_DATA, 3, 3, 0, 0])
     head.writeUInt16BE(plain.length + 16, 3)
     const nonce = expandLabel(this.#secret, 'iv', 12)
@@ -113,6 +113,17 @@ test.each(KINDS)('an endpoint that floods its connection with %s is given up at 
   const ended = expect.poll(() => toClient.destroyed || toClient.readableEnded, { timeout: 2000 })
   expect(await post()).toMatchObject({ ok: false, class: 'tls', error: expect.stringContaining('(LIS_TLS_FLOOD)') })
   await ended.toBe(true)
+})
+
+test('an endpoint that says little in half a megabyte is given up soon', async () => {
+  const drip = () => records.record(APPLICATION_DATA, Buffer.from('x'), 16_000)
+  respond = () => {
+    toClient.write(records.record(APPLICATION_DATA, Buffer.from('HTTP/1.1 200 OK\r\nx-name: ')))
+    for (let n = 0; n < 40; n++) toClient.write(drip())
+  }
+  const outcome = await post()
+  expect(outcome).toMatchObject({ ok: false, class: 'tls', error: expect.stringContaining('(LIS_TLS_FLOOD)') })
+  expect(outcome.durationMs).toBeLessThan(2500)
 })
 
 test('so is one that floods it while nothing is asked of it', async () => {
