@@ -4,6 +4,7 @@
  */
 import pino from 'pino'
 import { DomainError } from './errors.ts'
+import { createLogDestination, type LogDestination } from './log-destination.ts'
 
 const ALLOWED_FIELDS = [
   'accountId', 'attempt', 'batch', 'by', 'class', 'clientId', 'code', 'daemon', 'database', 'deliveries', 'durationMs', 'errno', 'events',
@@ -22,15 +23,21 @@ export interface Logger {
   error(event: string, fields?: LogFields): void
 }
 
+/** Of all loggers of this process. */
+let standardError: LogDestination | undefined
+
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
 
 export function createLogger(
   service: 'api' | 'daemon' | 'migrate' | 'run',
   level: LogLevel,
-  stream: pino.DestinationStream = pino.destination(2),
+  stream?: LogDestination,
 ): Logger {
-  const base = pino({ level, base: { service }, timestamp: pino.stdTimeFunctions.isoTime, messageKey: 'event' }, stream)
+  const destination =
+    stream ?? (standardError ??= createLogDestination(2, (rows) => logger.warn('log.lines_dropped', { rows })))
+  const options = { level, base: { service }, timestamp: pino.stdTimeFunctions.isoTime, messageKey: 'event' }
+  const base = pino(options, destination)
   const write =
     (method: 'debug' | 'info' | 'warn' | 'error') =>
     (event: string, fields: LogFields = {}) => {
@@ -39,7 +46,8 @@ export function createLogger(
       for (const name of ALLOWED_FIELDS) if (fields[name] !== undefined) allowed[name] = fields[name]
       base[method](allowed, event)
     }
-  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
+  const logger: Logger = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
+  return logger
 }
 
 /** What is logged of a fault that is no fault of ours: its name, as the driver or the system gives it. */
