@@ -8,7 +8,7 @@ import { publicEventId } from '../../src/ids.ts'
 import { FuzzWorld, requestOtp } from '../fuzz/fuzz-world.ts'
 import { OperationRunner } from '../fuzz/operation-runs.ts'
 import { client, operator } from '../support/app.ts'
-import { buildOperatorKey, buildPatient, newContact } from '../support/builders.ts'
+import { buildAccount, buildLab, buildOperatorKey, buildPatient, newContact } from '../support/builders.ts'
 import type { ContractChecker } from '../support/contract-checker.ts'
 import type { Given } from '../support/contract-arbitraries.ts'
 import { buildOperatorWorld, DELIVERY_CALLS, KEEPING_CALLS, type OperatorWorld } from '../support/operator-calls.ts'
@@ -36,6 +36,7 @@ export async function walkService(service: RealService): Promise<void> {
   const { down } = await subscribeReceivers(world, service)
   const fuzzWorld = await FuzzWorld.create(app)
   await actAsLab(world)
+  await writeNormally(service, token)
   await runContract(service, fuzzWorld, client)
   await runContract(service, fuzzWorld, operator)
   await loseTheWay(service, world)
@@ -72,6 +73,18 @@ async function actAsLab(world: OperatorWorld): Promise<void> {
     for (const [link] of JSON.stringify(answer.body ?? '').matchAll(/https?:\/\/127[^"]+signature=[\w-]+/g))
       await fetch(link)
   }
+}
+
+/** What a sandbox says comes to no gateway: a message of an account that is none, and has no webhook. */
+async function writeNormally(service: RealService, token: string): Promise<void> {
+  const { app } = service
+  const account = await buildAccount(app)
+  const lab = await buildLab(app, account)
+  const recipient = { contact: newContact(), name: 'Asha' }
+  const body = { labID: lab.id, type: 'quotation.send', recipient, template: 'camp', text: 'A camp near Asha' }
+  const answer = await app.call('POST', `/operator/accounts/${account.id}/messages`, { token, body })
+  expect(answer.status).toBe(201)
+  await vi.waitFor(() => expect(callsOf(service, '/messages')).toBeGreaterThan(0), PATIENCE)
 }
 
 async function runContract(service: RealService, world: FuzzWorld, contract: ContractChecker): Promise<void> {
