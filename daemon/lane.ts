@@ -109,7 +109,6 @@ export class Lane implements LaneRun {
     this.#tellEnd(outcome)
   }
 
-  /** Something may be due. */
   nudge(): void {
     this.#backlog.nudge()
     this.pump()
@@ -146,17 +145,17 @@ export class Lane implements LaneRun {
     // A reading that was under way when what came later was written must not bring back what was before.
     if (atMs < this.#stateAtMs) return
     const changed = state.epoch !== this.#state.epoch || state.state !== this.#state.state
+    const moved = state.queueMoves !== this.#state.queueMoves
     const { failing, eagerUntil } = this.#state
     // Nor may one from before what was recorded since.
     this.#setState(atMs < this.#healthAtMs ? { ...state, failing, eagerUntil } : state)
     this.#stateAtMs = atMs
     if (this.eager && eagerUntil === null) this.#backlog.nudge()
-    if (changed) {
-      // Deleted, or deleted and reactivated, in between: what was read belongs to the epoch before.
-      this.#backlog.drop()
-      this.#stale = true
-      this.#backlog.wake()
-    }
+    if (changed) this.#stale = true
+    if (!changed && !moved) return
+    // Deleted, or deleted and reactivated, in between: what was read belongs to the epoch before, or stands elsewhere by now.
+    this.#backlog.drop()
+    this.#backlog.wake()
   }
 
   /** Called four times a second, also while the database does not answer. */
@@ -277,6 +276,7 @@ export class Lane implements LaneRun {
 
   #start(delivery: PendingDelivery): void {
     const { clock, client } = this.#deps
+    delivery.queueMoves = this.#state.queueMoves
     const entry = this.#inFlight.start(delivery, clock.now())
     const request = new SignedRequest(this.#settings, delivery, entry.startedAt, clock)
     client.send(request, (outcome) => this.#ended(entry, outcome))

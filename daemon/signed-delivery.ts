@@ -79,6 +79,7 @@ export function attemptResult(
     dueAt: delivery.dueAt,
     place: delivery.place,
     held: delivery.held,
+    queueMoves: delivery.queueMoves,
     n: delivery.attempts + 1,
     earlyAttempts: delivery.earlyAttempts,
     epoch: delivery.epoch,

@@ -43,6 +43,8 @@ export interface PendingDelivery {
   place: number
   /** As its lane holds it. */
   held?: HeldCopy | undefined
+  /** Its lane's `queueMoves` when it was read, or less. */
+  queueMoves?: number | undefined
 }
 
 /** Due deliveries of one webhook, in order. No row is locked: the lane's owner is the only reader that acts on them. */

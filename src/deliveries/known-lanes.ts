@@ -29,9 +29,11 @@ export class KnownLanes {
   healthyLanes(token: string, results: AttemptResult[]): Map<string, LaneRecord> | undefined {
     const lanes = new Map<string, LaneRecord>()
     if (results.length >= MOST_ATTEMPTS) return undefined
-    for (const { webhookId, ok, epoch } of results) {
+    for (const { webhookId, ok, epoch, queueMoves } of results) {
       const known = this.#lanes.get(webhookId)
       if (!ok || !known?.healthy || known.token !== token) return undefined
+      // Read before the queue was last changed by somebody else, of which this recorder has heard since.
+      if (queueMoves !== undefined && queueMoves !== known.moves) return undefined
       if (!lanes.has(webhookId))
         lanes.set(webhookId, { webhookId, state: 'active', epoch, health: HEALTHY, seq: known.seq, moves: known.moves })
     }

@@ -19,6 +19,8 @@ export interface LaneState {
   updatedAt: Date
   /** Somebody waits until the settings that changed then are read. */
   settingsChangedAt: Date | null
+  /** Rises when somebody else takes a copy out of the queue, or gives it another time. */
+  queueMoves: number
 }
 
 /** What `readOwned` reads, of `lanes l` and `webhooks w`. */
@@ -27,6 +29,7 @@ export const STATE_COLUMNS = [
   'l.eager_until',
   'l.clean_epoch',
   'l.settings_changed_at',
+  'l.queue_moves',
   'w.state',
   'w.epoch',
   'w.first_failure_at',
@@ -195,5 +198,6 @@ function toLaneState(row: Record<string, unknown>): LaneState {
     eagerUntil: row.eager_until as Date | null,
     updatedAt: row.updated_at as Date,
     settingsChangedAt: row.settings_changed_at as Date | null,
+    queueMoves: Number(row.queue_moves),
   }
 }

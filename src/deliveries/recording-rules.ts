@@ -26,6 +26,8 @@ export interface AttemptResult {
   place: number
   /** As the lane holds its copy. */
   held?: HeldCopy | undefined
+  /** Its lane's when its copy was read, or less: what has moved since then may stand between what stood side by side. */
+  queueMoves?: number | undefined
   /** Number of this attempt, from 1. */
   n: number
   /** So many of those before it came before their time: an odd one is followed by another within the minute. */

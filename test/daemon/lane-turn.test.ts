@@ -27,6 +27,7 @@ const STATE: LaneState = {
   eagerUntil: null,
   updatedAt: new Date(0),
   settingsChangedAt: null,
+  queueMoves: 0,
 }
 const OK = { ok: true, class: 'ok', status: 204, error: null, answer: null, durationMs: 1 } as unknown as AttemptOutcome
 

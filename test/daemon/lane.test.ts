@@ -21,6 +21,7 @@ const stateOf = (over: Partial<LaneState> = {}): LaneState => ({
   eagerUntil: null,
   updatedAt: new Date(0),
   settingsChangedAt: null,
+  queueMoves: 0,
   ...over,
 })
 const copyOf = (eventId: string, epoch: number): PendingDelivery =>

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sendThrough } from '../../db/batch.ts'
+import { queueMovedStatement } from '../../src/deliveries/lanes-repository.ts'
 import { openTestDatabase, type TestDatabase } from '../support/database.ts'
 import { DeliveryWorld } from '../support/delivery-world.ts'
 import { HandDaemon } from '../support/hand-daemon.ts'
@@ -75,6 +77,32 @@ test('a failure of a webhook that is known as healthy is judged, and so is the s
   const healed = await daemon.record([{ copy: copies[1]!, ok: true }])
   expect(healed.healthChanges).toEqual([{ webhookId: webhook.id, to: 'healthy' }])
   expect(await lastSeq(webhook.id)).toBe(3)
+})
+
+test('of a queue that somebody else changed since it was read nothing is removed but what was sent', async () => {
+  const { webhook, daemon } = await knownWebhook()
+  const here = { webhook_id: webhook.id }
+  for (let n = 0; n < 21; n++) await world.event()
+  await daemon.route()
+  // One that is still on its way, with a time and an id between theirs.
+  const late = (await daemon.waiting(webhook.id))[9]!
+  const [row] = await knex()('delivery_queue').where({ ...here, event_id: late.eventId })
+  await knex()('delivery_queue')
+    .where({ ...here, event_id: late.eventId })
+    .delete()
+  const { queue_moves: queueMoves } = await knex()('lanes').where(here).first('queue_moves')
+  const copies = (await daemon.waiting(webhook.id)).map((copy, n) => ({ ...copy, place: n + 1, queueMoves }))
+  // As an erasure does it, whose lane goes on sending from what it has read until it hears of it.
+  await knex()('delivery_queue')
+    .where({ ...here, event_id: copies[14]!.eventId })
+    .update({ due_at: new Date(row.due_at.getTime() + 1) })
+  await knex().transaction((trx) => sendThrough(trx)([queueMovedStatement([webhook.id])]))
+  await knex()('delivery_queue').insert(row)
+  for (const part of [copies.slice(0, 4), copies.slice(4)]) {
+    await daemon.record(part.map((copy) => ({ copy, ok: true })))
+  }
+  expect(await knex()('delivery_queue').where(here).pluck('event_id')).toEqual([late.eventId])
+  expect(await knex()('deliveries').where(here).count({ n: '*' })).toEqual([{ n: 21 }])
 })
 
 test('of a lane that has gone nothing is written, and none is made', async () => {

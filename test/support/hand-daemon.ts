@@ -84,6 +84,7 @@ export class HandDaemon {
 
 /** What an attempt's result says of its copy. */
 export function attemptedCopy(token: string, copy: PendingDelivery) {
-  const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts } = copy
-  return { token, webhookId, eventId, dueAt, place, epoch, isTest, isMessage, n: attempts + 1, earlyAttempts }
+  const { webhookId, eventId, dueAt, place, epoch, isTest, isMessage, attempts, earlyAttempts, queueMoves } = copy
+  const n = attempts + 1
+  return { token, webhookId, eventId, dueAt, place, epoch, isTest, isMessage, n, earlyAttempts, queueMoves }
 }
