@@ -20,17 +20,34 @@ export interface InFlight extends Linked<InFlight> {
   startedAtMs: number
 }
 
+export interface LaneWindowDeps {
+  maxInFlight: number
+  /** A daemon has died, and what it had in flight of a lane is to be sent again. */
+  afterDeath: () => boolean
+  /** Webhooks whose last answer took long: the next one will, also in a later run of their lanes. */
+  slow: Set<string>
+}
+
+/** More than ever are slow at once. */
+const MOST_SLOW = 20_000
+
+export function windowOf({ maxInFlight, afterDeath, slow }: LaneWindowDeps, webhookId: string): LaneWindow {
+  return new LaneWindow(maxInFlight, afterDeath() ? maxInFlight : FIRST_WINDOW, { webhookId, slow })
+}
+
 export class LaneWindow {
   readonly #maxInFlight: number
+  readonly #webhookId: string
+  readonly #slow: Set<string>
   /** In the order in which they were started. */
   readonly #inFlight = new LinkedLine<InFlight>()
   #window: number
-  /** The last answer took long: the next one will. */
-  #wasSlow = false
 
-  constructor(maxInFlight: number, first = FIRST_WINDOW) {
+  constructor(maxInFlight: number, first = FIRST_WINDOW, of = { webhookId: '', slow: new Set<string>() }) {
     this.#maxInFlight = maxInFlight
     this.#window = first
+    this.#webhookId = of.webhookId
+    this.#slow = of.slow
   }
 
   get size(): number {
@@ -45,7 +62,7 @@ export class LaneWindow {
 
   /** The oldest has been unanswered for long, or the last one was. */
   get isSlow(): boolean {
-    if (this.#wasSlow) return true
+    if (this.#slow.has(this.#webhookId)) return true
     const oldest = this.#inFlight.first
     return oldest !== undefined && monotonicMs() - oldest.startedAtMs >= SLOW_AFTER_MS
   }
@@ -59,7 +76,13 @@ export class LaneWindow {
 
   ended(entry: InFlight, { ok, durationMs }: AttemptOutcome): void {
     this.#inFlight.remove(entry)
-    this.#wasSlow = durationMs >= SLOW_AFTER_MS
+    if (durationMs >= SLOW_AFTER_MS) this.#remember()
+    else this.#slow.delete(this.#webhookId)
     this.#window = ok ? Math.min(this.#window * 2, this.#maxInFlight) : FIRST_WINDOW
+  }
+
+  #remember(): void {
+    if (this.#slow.size >= MOST_SLOW) this.#slow.clear()
+    this.#slow.add(this.#webhookId)
   }
 }

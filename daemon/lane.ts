@@ -8,7 +8,7 @@ import type { PendingDelivery } from '../src/deliveries/delivery-queue-repositor
 import { LANE_VIEW_MAX_AGE_MS, type LaneState } from '../src/deliveries/lanes-repository.ts'
 import type { DeliverySettings } from '../src/webhooks/delivery-settings-repository.ts'
 import { LaneBacklog, type LaneBacklogDeps } from './lane-backlog.ts'
-import { LaneWindow, type InFlight } from './lane-window.ts'
+import { windowOf, type InFlight, type LaneWindow, type LaneWindowDeps } from './lane-window.ts'
 import type { GateName, RequestGates } from './request-gates.ts'
 import type { TakenLane } from './lane-ownership.ts'
 import { attemptResult, SignedRequest } from './signed-delivery.ts'
@@ -22,13 +22,10 @@ const READ_RETRY_MS = 200
 /** Later than every retry. */
 const EAGER = new Date('9999-01-01T00:00:00Z')
 
-export interface LaneDeps extends LaneBacklogDeps {
+export interface LaneDeps extends LaneBacklogDeps, LaneWindowDeps {
   clock: Clock
   client: WebhookClient
   gates: RequestGates
-  maxInFlight: number
-  /** A daemon has died, and what it had in flight of a lane is to be sent again. */
-  afterDeath: () => boolean
   /** True when lanes are scarce: a dry one leaves at once. */
   crowded: () => boolean
   record: (result: AttemptResult) => void
@@ -69,12 +66,12 @@ export class Lane implements LaneRun {
     this.webhookId = state.webhookId
     this.#deps = deps
     this.#backlog = new LaneBacklog(deps, state.webhookId)
-    this.#inFlight = new LaneWindow(deps.maxInFlight, deps.afterDeath() ? deps.maxInFlight : undefined)
+    this.#inFlight = windowOf(deps, state.webhookId)
     this.#token = token
     this.#state = state
     this.#stateAtMs = readAtMs
     this.#settings = settings
-    this.#gate = state.failing ? 'retry' : 'healthy'
+    this.#gate = state.failing || this.#inFlight.isSlow ? 'retry' : 'healthy'
     this.#stale = state.state !== 'active' || state.cleanEpoch < state.epoch
     // An event from before a deletion, routed after the reactivation, is not to be sent: it is read, and discarded.
     if (head?.every((copy) => copy.epoch === state.epoch) && !this.#stale) this.#backlog.give(head, readAtMs)

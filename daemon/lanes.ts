@@ -106,6 +106,7 @@ export class Lanes {
       readAhead: new ReadAhead(),
       maxInFlight,
       afterDeath,
+      slow: new Set(),
       crowded: () => this.#lanes.size > CROWDED_LANES,
       record,
       readDue: (request) => this.#due.read(request),

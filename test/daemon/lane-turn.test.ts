@@ -41,6 +41,7 @@ const tick = () => new Promise((resolve) => setImmediate(resolve))
 
 /** A lane that the test answers, records and reads for; one request is in flight in its daemon at a time. */
 class HandLane {
+  readonly slow = new Set<string>()
   readonly gates = new RequestGates({ healthy: { limit: 1, turn: 200 }, retry: { limit: 1, turn: 1 } })
   /** By `webhook-id`, in the order of their sending. */
   readonly sent: string[] = []
@@ -49,13 +50,16 @@ class HandLane {
   #results: AttemptResult[] = []
   readonly lane: Lane
 
-  constructor() {
+  /** @param wasSlow the last answer of its webhook took long */
+  constructor(wasSlow = false) {
+    if (wasSlow) this.slow.add('W')
     const deps = {
       clock: processClock,
       gates: this.gates,
       readAhead: new ReadAhead(),
       maxInFlight: FIRST_TURN,
       afterDeath: () => false,
+      slow: this.slow,
       crowded: () => false,
       attempted: () => {},
       discard: async () => 0,
@@ -116,5 +120,16 @@ test('a lane that is told that its turn is near while it asks for its share read
   await own.answer(2)
   await own.record()
   expect(own.sent).toEqual(all.map((id) => `evt_${id}`))
+  own.lane.lose()
+})
+
+test('a lane of a webhook that was slow takes nothing from the healthy ones, until it has answered soon', async () => {
+  const own = new HandLane(true)
+  await tick()
+  own.readings.shift()!.answer(['e0', 'e1', 'e2'].map(copyOf))
+  await tick()
+  expect([own.gates.inFlight('healthy'), own.gates.inFlight('retry')]).toEqual([0, 1])
+  await own.answer(1)
+  expect([own.gates.inFlight('healthy'), own.gates.inFlight('retry')]).toEqual([1, 0])
   own.lane.lose()
 })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { LaneWindow } from '../../daemon/lane-window.ts'
+import { LaneWindow, windowOf } from '../../daemon/lane-window.ts'
 import type { AttemptOutcome } from '../../daemon/webhook-client.ts'
 import type { PendingDelivery } from '../../src/deliveries/delivery-queue-repository.ts'
 
@@ -43,6 +43,16 @@ test('one that answers slowly has as many as another, and is a slow one until it
   expect(window.isSlow).toBe(true)
   mostInFlight(window, HEALTHY, OK, 1)
   expect(window.isSlow).toBe(false)
+})
+
+test('a later run of a lane whose last answer was slow begins as a slow one, until it answers sooner; other lanes do not', () => {
+  const deps = { maxInFlight: 10, afterDeath: () => false, slow: new Set<string>() }
+  const slow = { ok: true, durationMs: 1000 } as AttemptOutcome
+  mostInFlight(windowOf(deps, 'slow'), HEALTHY, slow, 1)
+  const later = windowOf(deps, 'slow')
+  expect([later.isSlow, windowOf(deps, 'other').isSlow]).toEqual([true, false])
+  mostInFlight(later, HEALTHY, OK, 1)
+  expect([windowOf(deps, 'slow').isSlow, deps.slow.size]).toEqual([false, 0])
 })
 
 test.each([

@@ -37,6 +37,7 @@ function runLane(over: Partial<Record<keyof LaneDeps, unknown>>) {
     readAhead: new ReadAhead(),
     maxInFlight: 10,
     afterDeath: () => false,
+    slow: new Set(),
     crowded: () => false,
     attempted: () => {},
     readDue: async () => [],
