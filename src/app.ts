@@ -12,6 +12,7 @@ import express, {
   type Response,
 } from 'express'
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
+import type { Account } from './accounts/accounts-repository.ts'
 import { createContractApi, type ContractApi, type Trace } from './api.ts'
 import type { Reply } from './reply.ts'
 import { createAccessTokens } from './auth/access-token.ts'
@@ -19,7 +20,7 @@ import { authenticateOperator, createIntegratorAuthentication, requireAccount } 
 import { RecentAccounts } from './auth/recent-accounts.ts'
 import { serveDocuments } from './billing/document-files.ts'
 import { monotonicMs } from './clock.ts'
-import { CrmAdmission } from './crm/crm-admission.ts'
+import { CrmAdmission, LateCaller } from './crm/crm-admission.ts'
 import { toErrorResponse } from './error-response.ts'
 import { badRequest, DomainError, notFound, overloaded, unavailable } from './errors.ts'
 import { requestIdOf, requireOneHost } from './http-server.ts'
@@ -28,7 +29,7 @@ import { newId } from './ids.ts'
 import { causeFields, errorFields, type Logger } from './logger.ts'
 import type { RequestCounts } from './metrics-requests.ts'
 import type { HandlerDeps } from './handlers.ts'
-import { clientOperations, operatorOperations } from './operations.ts'
+import { clientOperations, operatorOperations, type Handlers } from './operations.ts'
 import { authenticatePatient } from './patients/patient-authentication.ts'
 import { createPatientTokens } from './patients/patient-token.ts'
 import { serveReportFiles } from './patients/report-files.ts'
@@ -139,13 +140,13 @@ function answerAlways(app: Express, trace: RequestHandler): RequestListener {
 
 async function createClientApi(deps: HandlerDeps, workload: Workload, crmCalls: number): Promise<ContractApi> {
   const { knex } = deps.database
-  const accounts = new RecentAccounts(knex, deps.clock)
+  const accounts = new RecentAccounts(knex)
   const admission = new CrmAdmission(deps.database.batch, crmCalls, (accountId) => accounts.get(accountId))
   const authenticate = createIntegratorAuthentication(deps.accessTokens)
   return createContractApi({
     definition: join(CONTRACTS, 'client.json'),
     workload,
-    handlers: clientOperations(deps),
+    handlers: withCurrentAccount(clientOperations(deps), accounts),
     admit: admission.admit,
     idempotencyOf: createIdempotency(deps),
     security: {
@@ -163,6 +164,24 @@ async function createClientApi(deps: HandlerDeps, workload: Workload, crmCalls: 
       },
     },
   })
+}
+
+/**
+ * A body may be long in coming, and a key be waited for: what an account is counts as it is then, not as it was when its token was seen.
+ * One that is admitted late is read by its own transaction.
+ */
+function withCurrentAccount(handlers: Handlers, accounts: RecentAccounts): Handlers {
+  return Object.fromEntries(
+    Object.entries(handlers).map(([operationId, handler]) => [
+      operationId,
+      async (call) => {
+        const { integrator } = call.security as { integrator?: unknown }
+        if (!integrator || integrator instanceof LateCaller) return handler(call)
+        const account = requireAccount(await accounts.get((integrator as Account).id))
+        return handler({ ...call, security: { ...call.security, integrator: account } })
+      },
+    ]),
+  )
 }
 
 /** A repeat is answered by what is kept for its key, after its caller is admitted. */

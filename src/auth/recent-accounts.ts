@@ -4,7 +4,7 @@
  */
 import type { Knex } from 'knex'
 import { findAccounts, type Account } from '../accounts/accounts-repository.ts'
-import type { Clock } from '../clock.ts'
+import { monotonicMs } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 
 const FRESH_MS = 1000
@@ -14,23 +14,20 @@ const MAX_REMEMBERED = 10_000
 
 export class RecentAccounts {
   readonly #find: (accountId: string) => Promise<Account | undefined>
-  readonly #clock: Clock
   readonly #remembered = new Map<string, { readAtMs: number; account: Promise<Account | undefined> }>()
 
-  constructor(knex: Knex, clock: Clock) {
+  constructor(knex: Knex) {
     this.#find = togetherInTick(async (accountIds) => {
       const found = new Map((await findAccounts(knex, accountIds)).map((account) => [account.id, account]))
       return accountIds.map((id) => found.get(id))
     })
-    this.#clock = clock
   }
 
   /** @returns undefined when there is no such account */
   async get(accountId: string): Promise<Account | undefined> {
-    const nowMs = this.#clock.nowMs()
+    const nowMs = monotonicMs()
     const known = this.#remembered.get(accountId)
-    // A clock that was set back makes what we know look as if it came from the future: then it is read again.
-    if (known && nowMs - known.readAtMs < FRESH_MS && nowMs >= known.readAtMs) return known.account
+    if (known && nowMs - known.readAtMs < FRESH_MS) return known.account
     const account = this.#find(accountId)
     this.#remembered.delete(accountId)
     if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.delete(this.#remembered.keys().next().value!)

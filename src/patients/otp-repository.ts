@@ -68,9 +68,12 @@ export async function insertOtpCode(trx: Knex.Transaction, contactHash: Buffer, 
   })
 }
 
-/** The contact's codes that were sent after that time, and the one that is alive. */
+/**
+ * The contact's codes that were sent after that time, and the one that is alive. Locked, though the contact's row is already: MariaDB gives
+ * up the lock of a row that was just inserted a moment before it shows what came with it.
+ */
 export async function listOtpCodes(trx: Knex.Transaction, contact: OtpContact, sentAfter: Date): Promise<OtpCode[]> {
-  const rows = await trx('otp_codes').where({ contact_hash: contact.hash }).where('sent_at', '>', sentAfter)
+  const rows = await trx('otp_codes').where({ contact_hash: contact.hash }).where('sent_at', '>', sentAfter).forShare()
   return rows.map(toCode)
 }
 

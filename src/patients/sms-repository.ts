@@ -31,8 +31,9 @@ export async function insertSms(
   })
 }
 
-export async function findDueSms(knex: Knex, smsId: string, now: Date): Promise<Sms | undefined> {
-  const row = await knex('sms_messages').where({ id: smsId }).where('due_at', '<=', now).first()
+/** One that was just written, and that nobody has tried yet: due, whatever has become of the clock since. */
+export async function findNewSms(knex: Knex, smsId: string): Promise<Sms | undefined> {
+  const row = await knex('sms_messages').where({ id: smsId, tries: 0 }).whereNotNull('due_at').first()
   return row && toSms(row)
 }
 

@@ -9,7 +9,7 @@ import { seal, unseal, type Keys } from '../crypto.ts'
 import { leavesTimeToCall } from '../gateway-request.ts'
 import { errorFields, type Logger } from '../logger.ts'
 import type { SmsGateway } from './sms-gateway.ts'
-import { claimSms, findDueSms, listDueSms, recordSmsExpired, recordSmsSent, type Sms } from './sms-repository.ts'
+import { claimSms, findNewSms, listDueSms, recordSmsExpired, recordSmsSent, type Sms } from './sms-repository.ts'
 
 /** Longer than a try takes, so that two processes never send one message at the same time. */
 const RETRY_MS = 10_000
@@ -81,7 +81,7 @@ export class SmsSender {
   }
 
   async #sendOne(smsId: string): Promise<void> {
-    const sms = await findDueSms(this.#deps.knex, smsId, this.#deps.clock.now())
+    const sms = await findNewSms(this.#deps.knex, smsId)
     if (sms) await this.#send(sms)
   }
 
