@@ -1,6 +1,7 @@
 /**
  * Keeps the private database running: the API and the daemon live through its death, so it is simply started again.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs } from '../src/clock.ts'
 import { startLocalDatabase, type LocalDatabase } from './local-database.ts'
 import { StartFault } from './processes.ts'
@@ -15,6 +16,9 @@ export interface SupervisedDatabase {
 
 /** More deaths than this in a minute are no accident. */
 const DEATHS_PER_MINUTE = 5
+/** What keeps it from starting may pass, such as a full disk; whoever needs it lives through that. */
+const TRY_EACH_MS = 5000
+const TRY_FOR_MS = 600_000
 
 /**
  * @param onGiveUp told once when the database can't be kept running
@@ -42,12 +46,22 @@ export async function superviseLocalDatabase(
         return onGiveUp(new StartFault(`the private database keeps dying (${how}): see mysql.log in ${dataDir}/logs`))
       }
       say(`the private database ended (${how}): starting it again …`)
-      restarting = start().then((next) => {
-        current = next
-        watch()
-      })
-      restarting.catch(onGiveUp)
+      restarting = restart(now).catch(onGiveUp)
     })
+  }
+  const restart = async (sinceMs: number): Promise<void> => {
+    for (;;) {
+      try {
+        current = await start()
+        return watch()
+      } catch (error) {
+        if (stopping) return
+        if (monotonicMs() - sinceMs > TRY_FOR_MS) throw error
+        say(`${(error as Error).message.split('\n')[0]}; trying again …`)
+      }
+      for (let waitedMs = 0; waitedMs < TRY_EACH_MS && !stopping; waitedMs += 100) await sleep(100)
+      if (stopping) return
+    }
   }
   watch()
   return {
@@ -55,7 +69,7 @@ export async function superviseLocalDatabase(
     pid: () => current.pid,
     stop: async () => {
       stopping = true
-      await restarting?.catch(() => {})
+      await restarting
       await current.stop()
     },
   }

@@ -1,7 +1,7 @@
 /**
  * The API or the daemon as a child process: starting it, knowing when it serves, stopping it.
  */
-import { appendFileSync, closeSync, openSync, readFileSync, renameSync, statSync } from 'node:fs'
+import { appendFileSync, closeSync, fstatSync, openSync, readSync, renameSync, statSync } from 'node:fs'
 import { get } from 'node:http'
 import { createInterface } from 'node:readline'
 import { monotonicMs } from '../src/clock.ts'
@@ -93,6 +93,7 @@ const READY_TIMEOUT_MS = 60_000
 const SHOWN_LINES = 20
 /** Its predecessor is kept as `.1`; more is for a machine that has a log collector. */
 const LOG_MAX_BYTES = 50_000_000
+const SHOWN_BYTES = 65_536
 
 /**
  * @param script absolute path of its TypeScript
@@ -123,7 +124,7 @@ export function startService(name: string, script: string, env: NodeJS.ProcessEn
   })
 
   const fault = (what: string) => {
-    const lines = readFileSync(logFile).subarray(logStart).toString('utf8').trimEnd().split('\n').slice(-SHOWN_LINES)
+    const lines = endOf(logFile, logStart).trimEnd().split('\n').slice(-SHOWN_LINES)
     return new StartFault(`${name} ${what}; the end of ${logFile}:\n${lines.join('\n')}`)
   }
   const failed = (): Promise<never> =>
@@ -164,6 +165,23 @@ function answersOk(url: string): Promise<boolean> {
     request.on('timeout', () => request.destroy())
     request.on('error', () => resolve(false))
   })
+}
+
+/** @returns no more than the last part of what was written since `from`; nothing where the file is gone. Never throws */
+function endOf(file: string, from: number): string {
+  try {
+    const fd = openSync(file, 'r')
+    try {
+      const size = fstatSync(fd).size
+      const at = Math.max(from, size - SHOWN_BYTES)
+      const bytes = Buffer.alloc(Math.max(0, size - at))
+      return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at)).toString('utf8')
+    } finally {
+      closeSync(fd)
+    }
+  } catch {
+    return ''
+  }
 }
 
 function sizeOf(file: string): number {

@@ -1,6 +1,6 @@
-import type { Database } from '../../db/connection.ts'
+import { isConnectionFault, type Database } from '../../db/connection.ts'
 import type { Clock } from '../../src/clock.ts'
-import type { Logger } from '../../src/logger.ts'
+import { errorFields, type Logger } from '../../src/logger.ts'
 import { warnByClock } from '../../src/webhooks/webhook-health-repository.ts'
 import type { HealthLimits } from '../../src/webhooks/webhook-health.ts'
 
@@ -31,7 +31,11 @@ export function checkWebhookHealth({
   onWarned,
 }: CheckWebhookHealthDeps): () => Promise<void> {
   return async () => {
-    const warned = await warnByClock(database, clock.now(), limits)
+    const warned = await warnByClock(database, clock.now(), limits, (webhookId, error) => {
+      // Of the database the job says it, and begins anew.
+      if (isConnectionFault(error)) throw error
+      log.warn('webhook.warning_delayed', { ...errorFields(error), webhookId })
+    })
     for (const webhookId of warned) log.info('webhook.health_changed', { webhookId, state: 'warned' })
     if (warned.length > 0) onWarned()
   }

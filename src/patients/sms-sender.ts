@@ -33,6 +33,7 @@ export class SmsSender {
   readonly #deps: SmsSenderDeps
   readonly #underWay = new Set<Promise<void>>()
   #timer: NodeJS.Timeout | undefined
+  #stopping = false
 
   constructor(deps: SmsSenderDeps) {
     this.#deps = deps
@@ -60,7 +61,11 @@ export class SmsSender {
     const { knex, clock } = this.#deps
     // Two processes that look at once may each wait for rows of the other: the server lets one of them begin again.
     await withinBudget(() => recordSmsExpired(knex, clock.now()))
-    for (const sms of await listDueSms(knex, clock.now(), MESSAGES_AT_A_TIME)) await this.#send(sms)
+    for (const sms of await listDueSms(knex, clock.now(), MESSAGES_AT_A_TIME)) {
+      // Each may take as long as the gateway: what waits goes out by another process, or never, once its code has expired.
+      if (this.#stopping) return
+      if (sms.expiresAt > clock.now()) await this.#send(sms)
+    }
   }
 
   /** Resolves when nothing is under way any more. */
@@ -68,7 +73,9 @@ export class SmsSender {
     await Promise.all(this.#underWay)
   }
 
+  /** Begins to send nothing more that was left; resolves when what is under way has ended. */
   async stop(): Promise<void> {
+    this.#stopping = true
     clearInterval(this.#timer)
     await this.settle()
   }

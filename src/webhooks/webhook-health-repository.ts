@@ -12,15 +12,27 @@ const WEBHOOKS_AT_A_TIME = 100
 /**
  * Warns about every webhook that has failed for so long without a warning. Each is judged again under its row's lock: an
  * attempt that is recorded at this moment comes before or after it, and either way one warning goes out.
+ * @param onFault told of a webhook that could not be warned about, so that the others are; without it that is thrown
  * @returns the webhooks that were warned about
  */
-export async function warnByClock(database: Database, now: Date, limits: HealthLimits): Promise<string[]> {
+export async function warnByClock(
+  database: Database,
+  now: Date,
+  limits: HealthLimits,
+  onFault = (_webhookId: string, error: unknown): void => {
+    throw error
+  },
+): Promise<string[]> {
   const warned: string[] = []
   for (;;) {
     const ids = await listUnwarned(database, now, limits)
     const warnedBefore = warned.length
     for (const id of ids) {
-      if (await database.transaction((trx) => warnOne(trx, id, now, limits))) warned.push(id)
+      try {
+        if (await database.transaction((trx) => warnOne(trx, id, now, limits))) warned.push(id)
+      } catch (error) {
+        onFault(id, error)
+      }
     }
     // Who was warned is not listed again. A provider's outage can be the 23rd hour of hundreds at once.
     if (ids.length < WEBHOOKS_AT_A_TIME || warned.length === warnedBefore) return warned

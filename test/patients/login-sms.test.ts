@@ -1,6 +1,8 @@
 /** What becomes of the text message that a one-time password goes out by. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { unseal } from '../../src/crypto.ts'
+import { createLogger } from '../../src/logger.ts'
+import { SmsSender } from '../../src/patients/sms-sender.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { buildAccount, buildPatient, newContact, type TestAccount } from '../support/builders.ts'
 import { loginCalls } from '../support/login-calls.ts'
@@ -50,6 +52,31 @@ test('an SMS whose claim took so long that another process may claim it while th
   app.clock.advance(6 * SECOND)
   await app.smsSender.sendDue()
   expect(texts()).toHaveLength(1)
+})
+
+test('a process that stops begins none of those that were left, however many there are', async () => {
+  app.sms.down = true
+  for (let n = 0; n < 3; n++) {
+    contact = newContact()
+    await buildPatient(app, account, { contact })
+    await requestOtp()
+  }
+  app.clock.advance(10 * SECOND)
+  const { database, clock, keys } = app
+  let calls = 0
+  let stopped: Promise<void> | undefined
+  const gateway = {
+    send: async () => {
+      calls += 1
+      stopped = sender.stop()
+    },
+  }
+  const sender = new SmsSender({ knex: database.knex, clock, keys, logger: createLogger('api', 'silent'), gateway })
+  await sender.sendDue()
+  await stopped
+  expect(calls).toBe(1)
+  app.sms.down = false
+  await app.smsSender.sendDue()
 })
 
 test('an SMS is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {
