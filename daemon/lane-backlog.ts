@@ -55,6 +55,7 @@ export class LaneBacklog {
   #goesOn = false
   #reading = false
   #nudged = false
+  #mayBeEarly = false
 
   constructor(deps: LaneBacklogDeps, webhookId: string) {
     this.#deps = deps
@@ -177,6 +178,14 @@ export class LaneBacklog {
     this.#dryAtMs = monotonicMs()
   }
 
+  /**
+   * Somebody has asked for the last look, and it found nothing: what was routed by another daemon may be due by its clock, and not by ours,
+   * which is some milliseconds behind.
+   */
+  get mayBeEarly(): boolean {
+    return this.#mayBeEarly
+  }
+
   get isHeadDue(): boolean {
     return monotonicMs() - this.#headReadAtMs >= HEAD_READ_MS
   }
@@ -221,8 +230,10 @@ export class LaneBacklog {
   async #readSome(rows: number, times: ReadTimes, isCurrent: IsCurrent): Promise<boolean> {
     const nowMs = monotonicMs()
     const generation = this.#generation
-    const headIsDue = this.#nudged || this.isHeadDue
+    const wasNudged = this.#nudged
+    const headIsDue = wasNudged || this.#mayBeEarly || this.isHeadDue
     this.#nudged = false
+    this.#mayBeEarly = false
     const oldestFirst = hasRecovered(times)
     let after = oldestFirst ? undefined : this.#position
     if (after && headIsDue && !(await this.#holdsAllUpTo(after, times))) after = undefined
@@ -253,6 +264,7 @@ export class LaneBacklog {
     else if (last) this.#position = { dueAt: last.dueAt, eventId: last.eventId }
     if (oldestFirst) current.sort((a, b) => (a.eventId < b.eventId ? -1 : 1))
     for (const delivery of current) this.#hold(delivery)
+    this.#mayBeEarly = wasNudged && current.length === 0
     if (read.length < limit) {
       // Only with a look at the head can be said that nothing is left. What comes now nudges, or is found when the lane settles.
       if (sawHead && areAllCurrent && !this.#nudged) this.#dryAtMs = monotonicMs()

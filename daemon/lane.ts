@@ -160,7 +160,7 @@ export class Lane implements LaneRun {
     if (this.#over) return
     this.#chooseGate()
     // One that only listens is not read again: that would begin its time anew, and might do so for ever.
-    if (!this.#idle() && this.#backlog.isHeadDue) this.#backlog.wake()
+    if (this.#backlog.mayBeEarly || (!this.#idle() && this.#backlog.isHeadDue)) this.#backlog.wake()
     this.pump()
   }
 

@@ -140,7 +140,7 @@ function answerAlways(app: Express, trace: RequestHandler): RequestListener {
 
 async function createClientApi(deps: HandlerDeps, workload: Workload, crmCalls: number): Promise<ContractApi> {
   const { knex } = deps.database
-  const accounts = new RecentAccounts(knex)
+  const accounts = new RecentAccounts(knex, deps.clock)
   const admission = new CrmAdmission(deps.database.batch, crmCalls, (accountId) => accounts.get(accountId))
   const authenticate = createIntegratorAuthentication(deps.accessTokens)
   return createContractApi({

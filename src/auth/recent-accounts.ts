@@ -4,7 +4,7 @@
  */
 import type { Knex } from 'knex'
 import { findAccounts, type Account } from '../accounts/accounts-repository.ts'
-import { monotonicMs } from '../clock.ts'
+import { monotonicMs, type Clock } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 
 const FRESH_MS = 1000
@@ -12,26 +12,35 @@ const FRESH_MS = 1000
 export const ACCOUNT_CHANGE_MS = FRESH_MS + 50
 const MAX_REMEMBERED = 10_000
 
+interface Remembered {
+  /** Monotonic: the clock may have been put right since. */
+  readAtMs: number
+  clockMs: number
+  account: Promise<Account | undefined>
+}
+
 export class RecentAccounts {
   readonly #find: (accountId: string) => Promise<Account | undefined>
-  readonly #remembered = new Map<string, { readAtMs: number; account: Promise<Account | undefined> }>()
+  readonly #clock: Clock
+  readonly #remembered = new Map<string, Remembered>()
 
-  constructor(knex: Knex) {
+  constructor(knex: Knex, clock: Clock) {
     this.#find = togetherInTick(async (accountIds) => {
       const found = new Map((await findAccounts(knex, accountIds)).map((account) => [account.id, account]))
       return accountIds.map((id) => found.get(id))
     })
+    this.#clock = clock
   }
 
   /** @returns undefined when there is no such account */
   async get(accountId: string): Promise<Account | undefined> {
-    const nowMs = monotonicMs()
+    const [nowMs, clockMs] = [monotonicMs(), this.#clock.nowMs()]
     const known = this.#remembered.get(accountId)
-    if (known && nowMs - known.readAtMs < FRESH_MS) return known.account
+    if (known && nowMs - known.readAtMs < FRESH_MS && Math.abs(clockMs - known.clockMs) < FRESH_MS) return known.account
     const account = this.#find(accountId)
     this.#remembered.delete(accountId)
     if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.delete(this.#remembered.keys().next().value!)
-    this.#remembered.set(accountId, { readAtMs: nowMs, account })
+    this.#remembered.set(accountId, { readAtMs: nowMs, clockMs, account })
     // A failed read is forgotten, so that the next call tries again.
     account.catch(() => this.#remembered.delete(accountId))
     return account

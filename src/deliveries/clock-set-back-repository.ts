@@ -90,11 +90,14 @@ interface Move {
 }
 
 async function moveDeliveries(send: Send, move: Move): Promise<number> {
-  const [waiting, owned] = await send([
-    { sql: 'SELECT webhook_id FROM lanes WHERE owner IS NULL AND due_at IS NOT NULL' },
-    { sql: `SELECT webhook_id FROM lanes WHERE owner >= ''` },
+  // One statement sees one moment: a lane that is given back between two would be in neither.
+  const [lanes] = await send([
+    {
+      sql: `(SELECT webhook_id FROM lanes WHERE owner IS NULL AND due_at IS NOT NULL)
+            UNION ALL (SELECT webhook_id FROM lanes WHERE owner >= '')`,
+    },
   ])
-  const ids = [...waiting!, ...owned!].map(({ webhook_id: id }) => id as string).sort()
+  const ids = lanes!.map(({ webhook_id: id }) => id as string).sort()
   let moved = 0
   for (let from = 0; from < ids.length; from += LANES_A_LOCK) {
     const some = ids.slice(from, from + LANES_A_LOCK)
