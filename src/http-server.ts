@@ -81,9 +81,15 @@ export function createHttpServer(
   server.on('request', (req, res) => limitBody(server, req, res, bodyTimeoutMs))
   // Whatever else is expected is passed over: it is a request like any other.
   server.on('checkExpectation', (req, res) => server.emit('request', req, res))
+  const lastAnswers = new WeakMap<Socket, ServerResponse>()
+  server.on('request', (req, res) => void lastAnswers.set(req.socket, res))
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
-    else refuse(socket, error.code)
+    if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+    const last = lastAnswers.get(socket)
+    const refuseNow = () => socket.writable && refuse(socket, error.code)
+    // What is wrong stands behind a whole request that is not answered yet: said at once, it would be taken for its answer.
+    if (last?.req.complete && !last.writableFinished) last.once('close', refuseNow)
+    else refuseNow()
   })
   server.on('connect', (_, socket: Socket) => {
     // Node hands such a socket over without any of its listeners: a reset would end the process.

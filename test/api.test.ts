@@ -231,6 +231,15 @@ describe('every answer', () => {
   })
 })
 
+test('what is no HTTP behind a whole request is refused when that is answered, and not in its place', async () => {
+  const body = JSON.stringify(leadBody(lab))
+  const head = `POST ${LEAD_CREATE} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${account.token}\r\n`
+  const call = `${head}Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+  const answers = await sendRaw(app.port, `${call}HELLO\r\n\r\n`)
+  expect(answers.match(/^HTTP\/1.1 \d+|(?<=\})HTTP\/1.1 \d+/gm)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 400'])
+  expect(answers).toMatch(/"leadId":[^]*invalid_http/)
+})
+
 describe('health', () => {
   test('/livez is 200 and /readyz 503 with the reason while the service is not ready', async () => {
     expect((await app.call('GET', '/readyz')).status).toBe(200)
