@@ -5,7 +5,7 @@
 import type { Database } from '../db/connection.ts'
 import { isConnectionFault, isRetriable } from '../db/connection.ts'
 import { monotonicMs, type Clock } from '../src/clock.ts'
-import { findWork, type DueLane } from '../src/deliveries/work-repository.ts'
+import type { DueLane } from '../src/deliveries/work-repository.ts'
 import { routeEvents, type GivenLane } from '../src/events/event-routing.ts'
 import { errorFields, type Logger } from '../src/logger.ts'
 import { allowsTwo, FanOutPace, FULL_FAN_OUT } from './fan-out-pace.ts'
@@ -13,6 +13,7 @@ import { Foresight } from './foresight.ts'
 import { fanOutHinted, type FannedOut } from './hinted-fan-out.ts'
 import { LaneOffers } from './lane-offers.ts'
 import type { TakenLane, TakingAlong, TakingAnyAlong } from './lane-ownership.ts'
+import { WorkFinder } from './work-finder.ts'
 
 const BUSY_TICK_MS = 25
 const IDLE_TICK_MS = 250
@@ -70,6 +71,7 @@ export class Ticker {
   readonly #options: TickerOptions
   readonly #offers: LaneOffers
   readonly #pace = new FanOutPace()
+  readonly #work: WorkFinder
   #timer: NodeJS.Timeout | undefined
   #waitMs = BUSY_TICK_MS
   #running: Promise<void> | undefined
@@ -94,6 +96,7 @@ export class Ticker {
   constructor(options: TickerOptions) {
     this.#options = options
     this.#offers = new LaneOffers(options)
+    this.#work = new WorkFinder(options.database.knex)
   }
 
   get isStarted(): boolean {
@@ -175,7 +178,7 @@ export class Ticker {
 
   /** @returns whether there was anything to do */
   async #tick(): Promise<boolean> {
-    const { database, clock } = this.#options
+    const { clock } = this.#options
     let worked = false
     if (this.#foresight.eventId !== undefined) {
       worked = await this.#routeForeseen(this.#foresight.eventId)
@@ -198,7 +201,7 @@ export class Ticker {
       // They stay due, and would take the places of all others.
       const leftAlone = new Set(this.#options.leftAlone())
       this.#lookedAtMs = monotonicMs()
-      const work = await findWork(database.knex, clock.now(), OFFERED_LANES + leftAlone.size)
+      const work = await this.#work.find(clock.now(), OFFERED_LANES + leftAlone.size)
       const dueLanes = work.dueLanes.filter(({ webhookId }) => !leftAlone.has(webhookId))
       this.#offers.offer(dueLanes)
       this.#options.recovering(work.recovering)
