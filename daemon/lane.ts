@@ -106,6 +106,7 @@ export class Lane implements LaneRun {
     this.#tellEnd(outcome)
   }
 
+  /** Something may be due. */
   nudge(): void {
     this.#backlog.nudge()
     this.pump()

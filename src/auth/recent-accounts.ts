@@ -15,6 +15,7 @@ const MAX_REMEMBERED = 10_000
 interface Remembered {
   /** Monotonic: the clock may have been put right since. */
   readAtMs: number
+  /** Where it jumps, what was read before counts for nothing. */
   clockMs: number
   account: Promise<Account | undefined>
 }
