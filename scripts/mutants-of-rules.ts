@@ -143,7 +143,7 @@ export const RULE_MUTANTS: Breakage[] = [
       ['OR NOT EXISTS (\n      SELECT 1 FROM webhook_events cs', 'OR EXISTS (\n      SELECT 1 FROM webhook_events cs'],
     ],
     tests: [ROUTING_TEST],
-    only: 'a message goes to',
+    only: 'a message > goes to',
   },
   {
     name: 'a webhook of a hospital gets nothing that a hospital has sent',

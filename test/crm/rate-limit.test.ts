@@ -10,7 +10,7 @@ import { createBatchPool, type BatchPool } from '../../db/batch.ts'
 import { driverOptions, SESSION_STATEMENTS } from '../../db/connection.ts'
 import { ConnectionWatch } from '../../db/silent-connection.ts'
 import type { Lab } from '../../src/catalogue/labs-repository.ts'
-import { budgetOf, movedBack, packCalls, unpackCalls } from '../../src/crm/crm-budget-rules.ts'
+import { CRM_CALLS, budgetOf, movedBack, packCalls, unpackCalls } from '../../src/crm/crm-budget-rules.ts'
 import { claimCrmCall } from '../../src/crm/crm-budgets-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
@@ -24,8 +24,8 @@ let apps: TestApp[]
 let app: TestApp
 
 beforeAll(async () => {
-  app = await startTestApp({ crmCalls: CALLS })
-  const others = [1, 2].map(() => startTestApp({ crmCalls: CALLS, mysqlUrl: app.mysqlUrl }))
+  app = await startTestApp({ crmCalls: CRM_CALLS })
+  const others = [1, 2].map(() => startTestApp({ crmCalls: CRM_CALLS, mysqlUrl: app.mysqlUrl }))
   apps = [app, ...(await Promise.all(others))]
 })
 afterAll(async () => {

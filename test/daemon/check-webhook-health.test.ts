@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { healthCheckEveryMs } from '../../daemon/jobs/check-webhook-health.ts'
 import { failingWebhooks } from '../support/failing-webhooks.ts'
+import { statementsUnderWay } from '../support/under-way.ts'
 
 const own = failingWebhooks()
 
@@ -12,6 +13,20 @@ test('the check by the clock warns at 23 hours when no attempt did, once, also w
     { kind: 'warning', failed_attempts: 6, last_error: 'HTTP status 502' },
   ])
   expect(await own.webhookRow(webhook.id)).toMatchObject({ state: 'active' })
+})
+
+test('of two checks that come to a failing webhook together one warns', async () => {
+  const webhook = await own.failingFor(23)
+  const lock = await own.knex().transaction()
+  await lock('webhooks').where({ id: webhook.id }).forUpdate().first()
+  const checks = [own.check(), own.check()]
+  await vi.waitFor(async () => {
+    const waiting = (await statementsUnderWay(lock)).filter((statement) => statement.includes('`webhooks`'))
+    expect(waiting).toHaveLength(2)
+  })
+  await lock.commit()
+  await Promise.all(checks)
+  expect(await own.mailRows(webhook.id)).toHaveLength(1)
 })
 
 test('mails are sent as soon as there is a warning, and nobody is woken where there is none', async () => {
