@@ -96,6 +96,7 @@ export async function startDaemon({
     onRecorded: (results, recorded) => {
       lanes.recorded(results, recorded)
       counts.recorded(results, recorded, clock.nowMs())
+      if (recorded.mails > 0) void mails.begin()
     },
   })
   const lanes = new Lanes({

@@ -40,9 +40,11 @@ export interface Recorded {
   normalMessages: number
   /** Deliveries whose last attempt has failed. */
   exhausted: number
+  /** To labs' admins: they are due now. */
+  mails: number
 }
 
-const NOTHING_RECORDED = { healthChanges: [], normalMessages: 0, exhausted: 0 }
+const NOTHING_RECORDED = { healthChanges: [], normalMessages: 0, exhausted: 0, mails: 0 }
 
 /**
  * @param now the database's UTC time
@@ -145,10 +147,11 @@ async function recordAll(
     if (applied.length === 0) return { lostWebhookIds, ...NOTHING_RECORDED }
     const endedCopies = endedCopiesOf(applied)
     const changes = changesOf(before, after, applied)
+    const mails = mailStatements(applied, now)
     const written = await send([
       ...removedStatements(applied.map(({ result }) => result)),
       ...attemptStatements(applied, now),
-      ...mailStatements(applied, now),
+      ...mails,
       ...endedWarningStatements(after, applied),
       ...healthStatements(before, after, now),
       ...laneStatements(after, changes, now),
@@ -159,7 +162,7 @@ async function recordAll(
     known.learn(token, after.values())
     const normalMessages = countNormal(endedCopies, written.slice(0, -1))
     const exhausted = applied.filter(({ delivery }) => 'status' in delivery && delivery.status === 'exhausted').length
-    return { lostWebhookIds, healthChanges: changes, normalMessages, exhausted }
+    return { lostWebhookIds, healthChanges: changes, normalMessages, exhausted, mails: mails.length }
   })
 }
 

@@ -16,14 +16,17 @@ export interface HealthChange {
 /** Far beyond every retry: a lane that recovers reads all that waits. */
 const EAGER_DAYS = 3650
 
+/** Mails go out in the order of their ids: a warning before the deletion, also where one moment brings both. */
+const LATER_MS = { warn: 0, auto_delete: 1 } as const satisfies Record<HealthEffect, number>
+
 const MAIL_OF_EFFECT = { warn: 'warning', auto_delete: 'deletion' } as const satisfies Record<HealthEffect, string>
 
 export function mailStatements(applied: AppliedResult[], now: Date): Statement[] {
   return applied.flatMap(({ result, effects }) =>
-    effects.map(({ effect, health }, index) =>
-      // Mails go out in the order of their ids: the warning before the deletion, also when one attempt brings both.
-      insertMailStatement(newId(now.getTime() + index), MAIL_OF_EFFECT[effect], result.webhookId, health, now),
-    ),
+    effects.map(({ effect, health }) => {
+      const id = newId(now.getTime() + LATER_MS[effect])
+      return insertMailStatement(id, MAIL_OF_EFFECT[effect], result.webhookId, health, now)
+    }),
   )
 }
 
