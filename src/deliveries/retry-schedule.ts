@@ -26,9 +26,9 @@ export function nextWaitMs(failed: FailedAttempt, scheduleSeconds: number[], ran
   const seconds = scheduleSeconds[failed.n - 1]
   if (seconds === undefined) return undefined
   const waitMs = seconds * 1000
-  const askedMs = Math.min(failed.retryAfterMs ?? 0, waitMs * RETRY_AFTER_FACTOR, failed.untilVerdictMs)
   const jitterMs = random * Math.min(waitMs * JITTER_SHARE, JITTER_MAX_MS)
-  return Math.round(Math.min(Math.max(waitMs, askedMs) + jitterMs, waitMs * RETRY_AFTER_FACTOR))
+  const askedMs = Math.min((failed.retryAfterMs ?? 0) + jitterMs, waitMs * RETRY_AFTER_FACTOR, failed.untilVerdictMs)
+  return Math.round(Math.max(waitMs + jitterMs, askedMs))
 }
 
 /** More than any wait: some thirty years. */
