@@ -3,7 +3,8 @@
  * passwords of numbers that are and numbers that are not, in no order, and compares the two by Welch's t. Exit 1
  * when |t| is 4.5 or more, or when the answers differ in anything but their tokens.
  *
- * `--n count`: of each kind, 2,000 by default. `--control ms`: the answers to patients are held up for so long, and t must tell.
+ * `--n count`: of each kind, 2,000 by default. `--in-turns`: one kind after the other, and no pause, so that what is done behind an
+ * answer would fall on the other kind's next. `--control ms`: the answers to patients are held up for so long, and t must tell.
  */
 import { randomInt } from 'node:crypto'
 import { cpus } from 'node:os'
@@ -20,6 +21,12 @@ import { call, newAgent } from '../crash/lead-client.ts'
 const LIMIT = 4.5
 const WARM_UP = 100
 
+interface Course {
+  count: number
+  inTurns: boolean
+  controlMs: number
+}
+
 interface Sample {
   isPatient: boolean
   ms: number
@@ -30,9 +37,9 @@ function contactOf(n: number, isPatient: boolean): string {
   return String((isPatient ? 9_000_000_000 : 8_000_000_000) + n)
 }
 
-/** In no order: in pairs, the kind that comes second would have the work behind the first on its side. */
-function shuffledAsks(count: number): { n: number; isPatient: boolean }[] {
+function asksOf(count: number, inTurns: boolean): { n: number; isPatient: boolean }[] {
   const asks = Array.from({ length: 2 * count }, (_, index) => ({ n: index >> 1, isPatient: index % 2 === 0 }))
+  if (inTurns) return asks
   for (let last = asks.length - 1; last > 0; last--) {
     const other = randomInt(last + 1)
     const ask = asks[last]!
@@ -43,7 +50,7 @@ function shuffledAsks(count: number): { n: number; isPatient: boolean }[] {
 }
 
 /** Each number once: what has been asked for before is another case. */
-async function measure(arena: CrashArena, tenant: Tenant, count: number, controlMs: number): Promise<Sample[]> {
+async function measure(arena: CrashArena, tenant: Tenant, { count, inTurns, controlMs }: Course): Promise<Sample[]> {
   const { knex } = arena.database
   const createdAt = arena.clock.now()
   for (let n = 0; n < count; n++) {
@@ -53,15 +60,14 @@ async function measure(arena: CrashArena, tenant: Tenant, count: number, control
   const { url } = await arena.startApi()
   const agent = newAgent()
   const samples: Sample[] = []
-  for (const [index, { n, isPatient }] of shuffledAsks(count).entries()) {
+  for (const [index, { n, isPatient }] of asksOf(count, inTurns).entries()) {
     const startedAtMs = monotonicMs()
     const contact = contactOf(n, isPatient)
     const { status, body } = await call(agent, 'POST', `${url}/client/patient/getLoginOTP`, tenant, { contact })
     if (isPatient && controlMs > 0) await sleep(controlMs)
     const shape = `${status} ${Object.keys(body)} ${String(body.otpToken).length}`
     if (index >= WARM_UP) samples.push({ isPatient, ms: monotonicMs() - startedAtMs, shape })
-    // What is done behind an answer to a patient falls on the next one, of whichever kind that is; most of it is over by then.
-    await sleep(2)
+    if (!inTurns) await sleep(2)
   }
   agent.destroy()
   return samples
@@ -101,14 +107,17 @@ function report(samples: Sample[]): boolean {
 }
 
 async function main(): Promise<boolean> {
-  const { values } = parseArgs({ options: { n: { type: 'string' }, control: { type: 'string' } } })
+  const { values } = parseArgs({
+    options: { n: { type: 'string' }, 'in-turns': { type: 'boolean' }, control: { type: 'string' } },
+  })
   console.log(`${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}\n`)
   const server = await CrashServer.start()
   try {
     const arena = await CrashArena.open(await server.newDatabase(), server.folder, server.tls)
     try {
       const count = Number(values.n ?? 2000) + WARM_UP / 2
-      return report(await measure(arena, await arena.addTenant(), count, Number(values.control ?? 0)))
+      const course = { count, inTurns: values['in-turns'] ?? false, controlMs: Number(values.control ?? 0) }
+      return report(await measure(arena, await arena.addTenant(), course))
     } finally {
       await arena.close()
     }

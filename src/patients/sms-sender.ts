@@ -2,6 +2,8 @@
  * Sends text messages right after the commit that made them, and again while their code lives. The row decides: a process
  * that is killed before it could mark a message leaves it to whoever finds it, under the same Idempotency-Key.
  */
+import { randomInt } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Knex } from 'knex'
 import { insistOnMark, withinBudget } from '../../db/connection.ts'
 import type { Clock } from '../clock.ts'
@@ -15,6 +17,11 @@ import { claimSms, findNewSms, listDueSms, recordSmsExpired, recordSmsSent, type
 const RETRY_MS = 10_000
 const LOOK_EVERY_MS = 5000
 const MESSAGES_AT_A_TIME = 20
+/**
+ * A message is begun at any moment of so many milliseconds behind its answer: at once, the next request would wait for what is done for
+ * a patient's number alone, and be a way to tell whose number it was.
+ */
+const SPREAD_MS = 200
 
 export interface SmsSenderDeps {
   knex: Knex
@@ -22,6 +29,7 @@ export interface SmsSenderDeps {
   keys: Keys
   logger: Logger
   gateway: SmsGateway
+  spreadMs?: number
 }
 
 /** Recipient and text as they are stored. */
@@ -53,7 +61,8 @@ export class SmsSender {
 
   /** Sends one message soon, after the answer of the call that made it. Never throws: what fails is tried again later. */
   sendSoon(smsId: string): void {
-    this.#run(new Promise((resolve) => setImmediate(resolve)).then(() => this.#sendOne(smsId)))
+    const { spreadMs = SPREAD_MS } = this.#deps
+    this.#run(sleep(randomInt(spreadMs + 1)).then(() => this.#sendOne(smsId)))
   }
 
   /** Everything that is due, and an end to what has expired. */

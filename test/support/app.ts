@@ -100,7 +100,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
       sms.taken.push(message)
     },
   }
-  const smsSender = new SmsSender({ knex: database.knex, clock, keys, logger, gateway })
+  const smsSender = new SmsSender({ knex: database.knex, clock, keys, logger, gateway, spreadMs: 0 })
   const app = await createApp({
     database,
     clock,
