@@ -15,12 +15,10 @@ const REPEAT_MS = 30_000
 /** How far ahead the clock of another process may be. A code that was sent later is one before the clock was set back. */
 const CLOCK_TOLERANCE_MS = 5000
 /** [how many codes may be sent, in which time] */
-const SEND_LIMITS: [number, number][] = [
-  [5, 10 * 60_000],
-  [10, 24 * 3600_000],
-]
+const SHORT_LIMIT: [number, number] = [5, 10 * 60_000]
+const DAY_LIMIT: [number, number] = [10, 24 * 3600_000]
 /** How far back sent codes count. */
-export const LONGEST_LIMIT_MS = 24 * 3600_000
+export const LONGEST_LIMIT_MS = DAY_LIMIT[1]
 /** Wrong tries in a row, over all codes (NIST SP 800-63B: a new code must not reset the count). */
 const MAX_FAILURES_IN_ROW = 20
 const LOCK_MS = 24 * 3600_000
@@ -88,12 +86,17 @@ export function judgeOtpRequest(
   // One without tries serves nobody: a token for it could only be refused.
   if (isRecent && !alive.usedAt && !isSpent(alive)) return 'repeat'
   const past = sentAt.filter((time) => !isAhead(time, now))
-  const newestFirst = past.map((time) => time.getTime()).toSorted((a, b) => b - a)
-  // Each limit is free again when the one that fills it has left its time.
-  const freeAtMs = SEND_LIMITS.map(([count, windowMs]) => (newestFirst[count - 1] ?? -Infinity) + windowMs)
-  const waitMs = Math.max(...freeAtMs) - now.getTime()
-  if (waitMs > 0) throw otpLimited(waitMs)
+  // However often the clock is set back, a day has no more codes than that.
+  const ofTheDay = sentAt.filter((time) => time.getTime() - now.getTime() <= LONGEST_LIMIT_MS)
+  const waitMs = Math.max(freeInMs(past, SHORT_LIMIT, now), freeInMs(ofTheDay, DAY_LIMIT, now))
+  if (waitMs > 0) throw otpLimited(Math.min(waitMs, LONGEST_LIMIT_MS))
   return 'send'
+}
+
+/** When the code that fills a limit has left its time. */
+function freeInMs(sentAt: Date[], [count, windowMs]: [number, number], now: Date): number {
+  const newestFirst = sentAt.map((time) => time.getTime()).toSorted((a, b) => b - a)
+  return (newestFirst[count - 1] ?? -Infinity) + windowMs - now.getTime()
 }
 
 /** `right`: logged in. `wrong`: a try of the code is gone. `dead`: it serves no more, whatever the digits. */
@@ -129,6 +132,16 @@ export function servesNoMore(code: OtpCode, { lockedUntil }: Pick<OtpContact, 'l
   return lockedUntil !== null || isSpent({ ...code, tries: code.tries + 1 })
 }
 
+/**
+ * A lock that ends later than any that begins now was made before the clock was set back: it is one of a day from now. Written before
+ * it is answered, or each answer would name another end.
+ * @returns when it ends instead; undefined: it stands as it is
+ */
+export function lockMovedBack({ lockedUntil }: OtpContact, now: Date): Date | undefined {
+  const latestMs = now.getTime() + LOCK_MS
+  return lockedUntil && lockedUntil.getTime() > latestMs + CLOCK_TOLERANCE_MS ? new Date(latestMs) : undefined
+}
+
 function requireUnlocked({ lockedUntil }: OtpContact, now: Date): void {
   if (lockedUntil && lockedUntil > now) throw otpLimited(Math.min(lockedUntil.getTime() - now.getTime(), LOCK_MS))
 }
@@ -137,7 +150,7 @@ function isAhead(sentAt: Date, now: Date): boolean {
   return sentAt.getTime() - now.getTime() > CLOCK_TOLERANCE_MS
 }
 
-function otpLimited(waitMs: number): DomainError {
+export function otpLimited(waitMs: number): DomainError {
   return new DomainError('too_many_requests', 'otp_limited', 'too many attempts for this contact', {
     retryAfterSeconds: waitMs / 1000,
   })

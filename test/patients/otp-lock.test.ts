@@ -34,7 +34,7 @@ async function openContact() {
     const path = `/operator/accounts/${account.id}/otp-lock/lift`
     expect((await app.call('POST', path, { token: key, body: { contact } })).status).toBe(200)
   }
-  return { ask, request, codes, verify, lift }
+  return { accountId: account.id, ask, request, codes, verify, lift }
 }
 
 test('the wrong tries of four codes that follow one another at once lock the contact', async () => {
@@ -60,4 +60,23 @@ test('a lifted lock leaves a code that has tries left, and another one is sent w
   await request()
   expect(codes()).toHaveLength(2)
   expect(await verify(second)).toBe(200)
+})
+
+test('of a lock that was made before the clock was set back the day that it is told is true', async () => {
+  const { accountId, ask, request, verify } = await openContact()
+  const otpToken = await request()
+  const { knex } = app.database
+  const hour = 3_600_000
+  for (const refused of [
+    ask,
+    async () => ({ status: await verify(otpToken), headers: {} as Record<string, unknown> }),
+  ]) {
+    const lockedUntil = new Date(app.clock.nowMs() + 30 * 24 * hour)
+    await knex('otp_contacts').where({ account_id: accountId }).update({ locked_until: lockedUntil })
+    expect((await refused()).status).toBe(429)
+    const { status, headers } = await ask()
+    expect([status, headers['retry-after']]).toEqual([429, '86400'])
+  }
+  const { locked_until: until } = await knex('otp_contacts').where({ account_id: accountId }).first('locked_until')
+  expect(until).toEqual(new Date(app.clock.nowMs() + 24 * hour))
 })

@@ -3,6 +3,7 @@ import {
   afterFailure,
   judgeOtpRequest,
   judgeOtpTry,
+  lockMovedBack,
   newCode,
   type OtpCode,
   type OtpContact,
@@ -95,16 +96,25 @@ describe('after the clock was set back', () => {
     expect(request({ sentAt: ahead(5000) })).toBe('repeat')
   })
 
-  test('codes that were sent in the future count against no limit', () => {
-    const sent = (ms: number) => Array.from({ length: 5 }, (_, n) => ahead(ms + n))
+  test('codes that were sent in the future count against the limit of a day alone, and no further than a day ahead', () => {
+    const sent = (ms: number, count = 5) => Array.from({ length: count }, (_, n) => ahead(ms + n))
     expect(request({ usedAt: NOW }, sent(HOUR_MS))).toBe('send')
     expect(() => request({ usedAt: NOW }, sent(1000))).toThrow(limited(601))
+    expect(request({ usedAt: NOW }, sent(HOUR_MS, 9))).toBe('send')
+    expect(() => request({ usedAt: NOW }, sent(HOUR_MS, 10))).toThrow(limited(86_400))
+    expect(request({ usedAt: NOW }, sent(25 * HOUR_MS, 10))).toBe('send')
   })
 
   test('a locked contact stays locked and is told to come back after a day at the most', () => {
     const locked = contact({ lockedUntil: ahead(DAY_MS + 25 * HOUR_MS) })
     expect(() => judgeOtpRequest(locked, undefined, [], NOW)).toThrow(limited(86_400))
     expect(() => judgeOtpTry(locked, code(), RIGHT, NOW)).toThrow(limited(86_400))
+  })
+
+  test('a lock that ends later than one of now would is moved back', () => {
+    const moved = (lockedUntil: Date | null) => lockMovedBack(contact({ lockedUntil }), NOW)
+    expect(moved(ahead(DAY_MS + 5001))).toEqual(ahead(DAY_MS))
+    for (const stands of [ahead(DAY_MS + 5000), ahead(-1), null]) expect(moved(stands)).toBeUndefined()
   })
 })
 
