@@ -13,7 +13,7 @@ import { cutPage, pageOf } from '../paging.ts'
 import { publishedLinks, reportLink } from '../signed-link.ts'
 import { findBillReport, listBillReports } from './bill-reports-repository.ts'
 import { amendReport, createReport, setReportFile, signOffReport } from './report-actions.ts'
-import { removeDiscarded } from './report-store.ts'
+import { removeDiscarded, type StoredFile } from './report-store.ts'
 import { reportStateOf, type BillReport } from './report-rules.ts'
 
 interface BillReportHandlers {
@@ -63,6 +63,7 @@ export function billReportHandlers({
     accountId: string,
     status: Status,
     action: (call: FileDiscardingCall) => Promise<BillReport>,
+    file?: StoredFile,
   ) {
     const account = await findAccountFor(knex, operator, 'staff', accountId)
     let discardedFiles: string[] = []
@@ -70,6 +71,8 @@ export function billReportHandlers({
       discardedFiles = []
       const changed = await action({ trx, accountId: account.id, now: clock.now(), discardedFiles })
       await audit.record(trx, account.id, { reportId: changed.id, billId: changed.billId })
+      // As late as can be: what waited for the bill may have waited for long.
+      if (file) await reportStore.requireKept(file.id)
       return { status, body: toReportRow(changed) }
     }
     const answer = await inKeyedTransaction(database, idempotency, work, {
@@ -105,7 +108,7 @@ export function billReportHandlers({
 
     async uploadReport({ path, file, ...call }) {
       const action = (billing: FileDiscardingCall) => setReportFile(billing, path.reportId, file)
-      return act(call, path.accountId, 200, action)
+      return act(call, path.accountId, 200, action, file)
     },
 
     async signOffReport({ path, ...call }) {
@@ -116,7 +119,7 @@ export function billReportHandlers({
     async amendReport({ path, file, ...call }) {
       const action = (billing: BillingCall) =>
         amendReport(billing, path.reportId, file, publishedLinks(keys, baseUrl()))
-      return act(call, path.accountId, 200, action)
+      return act(call, path.accountId, 200, action, file)
     },
   }
 }

@@ -4,6 +4,7 @@
 import type { Knex } from 'knex'
 import { isIdShaped } from '../ids.ts'
 import type { BillReport, ReportState } from './report-rules.ts'
+import type { KnownFiles } from './report-store.ts'
 
 export async function insertBillReport(trx: Knex.Transaction, report: BillReport): Promise<void> {
   await trx('reports').insert({
@@ -125,11 +126,11 @@ export async function findStoredFileId(knex: Knex, reportId: string): Promise<st
   return row && (row.file_id ?? (row.bill_id === null ? reportId : undefined))
 }
 
-/** Of these ids of stored files, those that a row speaks of. For the sweep, which knows no account. */
-export async function listKnownFileIds(knex: Knex, fileIds: string[]): Promise<Set<string>> {
-  const files = await knex('report_files').whereIn('id', fileIds).pluck('id')
-  const reports = await knex('reports').whereIn('id', fileIds).whereNull('bill_id').pluck('id')
-  return new Set([...files, ...reports])
+/** For the sweep, which knows no account. */
+export async function listKnownFiles(knex: Knex, fileIds: string[]): Promise<KnownFiles> {
+  const uploaded = await knex('report_files').whereIn('id', fileIds).pluck('id')
+  const demo = await knex('reports').whereIn('id', fileIds).whereNull('bill_id').pluck('id')
+  return { uploaded: new Set(uploaded), demo: new Set(demo) }
 }
 
 function toReport(row: Record<string, any>): BillReport {

@@ -7,9 +7,10 @@
  */
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
-import { access, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
+import { access, mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
+import { processClock } from '../clock.ts'
 import { badRequest, DomainError, unavailable } from '../errors.ts'
 import { isIdShaped, newId } from '../ids.ts'
 import { makeFolder } from '../make-folder.ts'
@@ -32,12 +33,20 @@ export interface ReportStore {
   open(fileId: string): Promise<FileHandle | undefined>
   /** Nothing happens where there is no such file. @throws 503 where the disk is at fault */
   remove(fileId: string): Promise<void>
+  /** For a row that is about to be committed. @throws 503 where a sweep has taken the file, or the disk is at fault */
+  requireKept(fileId: string): Promise<void>
   /**
-   * Removes files that no row speaks of. Younger ones than an hour stay: their row may be about to be committed. And where the
-   * rows know none of the whole files, all of them stay: it may be another database.
-   * @param listKnown of these ids those that a row speaks of
+   * Removes files that no row speaks of. Younger ones than an hour, by their id or by the disk, stay: their row may be about to be
+   * committed. And where the rows know none of the whole files, all of them stay: it may be another database.
    */
-  sweep(nowMs: number, listKnown: (fileIds: string[]) => Promise<Set<string>>): Promise<Swept>
+  sweep(nowMs: number, listKnown: (fileIds: string[]) => Promise<KnownFiles>): Promise<Swept>
+}
+
+/** Of some ids of files those that a row speaks of. */
+export interface KnownFiles {
+  uploaded: Set<string>
+  /** Of the demo data, whose ids are the same in every database: they say nothing of whose files the others are. */
+  demo: Set<string>
 }
 
 export interface Swept {
@@ -112,24 +121,47 @@ export function openReportStore(dataDir: string, maxBytes: number): ReportStore 
       })
     },
 
+    async requireKept(fileId) {
+      await access(pathOf(fileId, WHOLE)).catch((error) => {
+        if (error.code === 'ENOENT')
+          throw unavailable('the file was removed before it could be recorded: send it again')
+        throw faultOf(error, 'stored')
+      })
+    },
+
     async sweep(nowMs, listKnown) {
       const old = (await listFiles(folder)).filter(({ fileId }) => fileId < newId(nowMs - ORPHAN_AGE_MS))
       const whole = old.filter(({ suffix }) => suffix === WHOLE).map(({ fileId }) => fileId)
       const unknown: string[] = []
+      let isForeign = true
       for (let start = 0; start < whole.length; start += SWEEP_BATCH) {
         const batch = whole.slice(start, start + SWEEP_BATCH)
-        const known = await listKnown(batch)
-        unknown.push(...batch.filter((fileId) => !known.has(fileId)))
+        const { uploaded, demo } = await listKnown(batch)
+        if (uploaded.size > 0) isForeign = false
+        unknown.push(...batch.filter((fileId) => !uploaded.has(fileId) && !demo.has(fileId)))
       }
-      const isForeign = unknown.length === whole.length
       const orphans = isForeign ? [] : unknown.map((fileId) => pathOf(fileId, WHOLE))
       const unfinished = old
         .filter(({ suffix }) => suffix === UNFINISHED)
         .map(({ fileId }) => pathOf(fileId, UNFINISHED))
-      for (const path of [...orphans, ...unfinished]) await rm(path, { force: true })
-      return { removed: orphans.length + unfinished.length, foreign: isForeign ? unknown.length : 0 }
+      let removed = 0
+      for (const path of [...orphans, ...unfinished]) {
+        if (!(await isOld(path))) continue
+        await rm(path, { force: true })
+        removed += 1
+      }
+      return { removed, foreign: isForeign ? unknown.length : 0 }
     },
   }
+}
+
+/** By the disk, whose time is this machine's: where the database's clock was set forward, a file is as young as it was. */
+async function isOld(path: string): Promise<boolean> {
+  const written = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined
+    throw error
+  })
+  return written !== undefined && processClock.nowMs() - written.mtimeMs > ORPHAN_AGE_MS
 }
 
 function faultOf(error: unknown, done: string): unknown {

@@ -5,7 +5,7 @@
 import type { Knex } from 'knex'
 import type { Clock } from '../clock.ts'
 import { errorFields, type Logger } from '../logger.ts'
-import { listKnownFileIds } from './bill-reports-repository.ts'
+import { listKnownFiles } from './bill-reports-repository.ts'
 import type { ReportStore } from './report-store.ts'
 
 const INTERVAL_MS = 3600_000
@@ -20,7 +20,7 @@ export function startReportSweep(deps: {
   const { knex, clock, logger, reportStore } = deps
   const run = async () => {
     try {
-      const { removed, foreign } = await reportStore.sweep(clock.nowMs(), (ids) => listKnownFileIds(knex, ids))
+      const { removed, foreign } = await reportStore.sweep(clock.nowMs(), (ids) => listKnownFiles(knex, ids))
       if (removed > 0) logger.info('report_files.swept', { rows: removed })
       // With a mistyped MYSQL_URL these are all the reports that there are.
       if (foreign > 0) logger.warn('report_files.foreign', { rows: foreign })

@@ -1,7 +1,7 @@
 /**
  * A file and its row never part: an API process is killed between the two, and while a file is coming in.
  */
-import { copyFileSync, readdirSync } from 'node:fs'
+import { copyFileSync, readdirSync, utimesSync } from 'node:fs'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -75,7 +75,9 @@ test('killed between the file and its row, or in the middle of a file, it leaves
   const [[row]] = await knex.raw('SELECT UNIX_TIMESTAMP(UTC_TIMESTAMP(3)) * 1000 AS now')
   for (const name of orphans) {
     const older = name.replace(/^[^.]+/, newId(Number(row.now) - 7_200_000))
-    copyFileSync(join(reportFolder(app.dataDir), name), join(reportFolder(app.dataDir), older))
+    const path = join(reportFolder(app.dataDir), older)
+    copyFileSync(join(reportFolder(app.dataDir), name), path)
+    utimesSync(path, Date.now() / 1000 - 7200, Date.now() / 1000 - 7200)
   }
   api = await startApi()
   await expect.poll(() => files().sort(), { timeout: 10_000 }).toEqual([...before, ...orphans].sort())

@@ -1,9 +1,9 @@
 /** What the sweep of the report files takes, and what it never does. */
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { newId } from '../../src/ids.ts'
-import { listKnownFileIds } from '../../src/reports/bill-reports-repository.ts'
+import { listKnownFiles } from '../../src/reports/bill-reports-repository.ts'
 import { reportFolder } from '../../src/reports/report-store.ts'
 import { startTestApp, type TestApp } from '../support/app.ts'
 import { done, openStaffWorld, PDF, uploadedReport, type StaffWorld } from './staff-world.ts'
@@ -18,6 +18,8 @@ beforeAll(async () => {
 afterAll(() => app.close())
 
 const files = () => readdirSync(reportFolder(app.dataDir))
+/** As if it lay there for more than an hour. */
+const age = (path: string) => utimesSync(path, Date.now() / 1000 - 3601, Date.now() / 1000 - 3601)
 const fileIdOf = async (reportId: string): Promise<string> =>
   (await app.database.knex('reports').where({ id: reportId }).first('file_id')).file_id
 
@@ -34,17 +36,43 @@ describe('the store', () => {
     writeFileSync(join(folder, `${orphan}.pdf`), PDF)
     writeFileSync(join(folder, `${unfinished}.pdf.part`), PDF)
     writeFileSync(join(folder, 'notes.txt'), 'not ours')
-    const sweep = () => app.reportStore.sweep(app.clock.nowMs(), (ids) => listKnownFileIds(app.database.knex, ids))
+    const sweep = () => app.reportStore.sweep(app.clock.nowMs(), (ids) => listKnownFiles(app.database.knex, ids))
     app.clock.advance(3_599_000)
     await sweep()
     for (const name of [`${orphan}.pdf`, `${unfinished}.pdf.part`]) {
       expect(existsSync(join(folder, name))).toBe(true)
     }
     app.clock.advance(2000)
+    // The database's clock may have been set forward; the disk says how old a file is.
+    expect(await sweep()).toEqual({ removed: 0, foreign: 0 })
+    for (const name of [`${orphan}.pdf`, `${unfinished}.pdf.part`]) age(join(folder, name))
     expect(await sweep()).toEqual({ removed: 2, foreign: 0 })
     expect(files()).toContain('notes.txt')
     expect(files()).toContain(`${kept}.pdf`)
     expect(await sweep()).toEqual({ removed: 0, foreign: 0 })
+  })
+
+  test('is asked again for a file whose row is about to be committed', async () => {
+    const { reportId } = await uploadedReport(world)
+    const kept = await fileIdOf(reportId)
+    const { knex } = app.database
+    const { bill_id: billId } = await knex('reports').where({ id: reportId }).first('bill_id')
+    const before = files()
+    const upload = await knex.transaction(async (trx) => {
+      await trx('bills').where({ id: billId }).forUpdate().first('id')
+      const waiting = world.putPdf(`/reports/${reportId}/upload`)
+      // As a sweep would that takes it for an old one.
+      const added = await vi.waitUntil(() => files().find((name) => !before.includes(name) && name.endsWith('.pdf')))
+      rmSync(join(reportFolder(app.dataDir), added))
+      return () => waiting
+    })
+    const { status, body } = await upload()
+    expect([status, body.error.details]).toEqual([
+      503,
+      'the file was removed before it could be recorded: send it again',
+    ])
+    expect(await fileIdOf(reportId)).toBe(kept)
+    done(await world.putPdf(`/reports/${reportId}/upload`))
   })
 
   test('says of a disk at fault that it is, for now, and of a file that is not there nothing of the kind', async () => {
@@ -78,10 +106,15 @@ describe('the store', () => {
     const folder = reportFolder(app.dataDir)
     const unfinished = `${newId(app.clock.nowMs())}.pdf.part`
     writeFileSync(join(folder, unfinished), PDF)
+    const demo = newId(app.clock.nowMs())
+    writeFileSync(join(folder, `${demo}.pdf`), PDF)
     app.clock.advance(3_601_000)
+    for (const name of files()) age(join(folder, name))
     const before = files().filter((name) => name.endsWith('.pdf'))
-    const { removed, foreign } = await app.reportStore.sweep(app.clock.nowMs(), async () => new Set())
-    expect({ removed, foreign }).toEqual({ removed: 1, foreign: before.length })
+    // Its demo data it has as well: as every database has.
+    const ofAnother = async () => ({ uploaded: new Set<string>(), demo: new Set([demo]) })
+    const { removed, foreign } = await app.reportStore.sweep(app.clock.nowMs(), ofAnother)
+    expect({ removed, foreign }).toEqual({ removed: 1, foreign: before.length - 1 })
     expect(files().filter((name) => name.endsWith('.pdf'))).toEqual(before)
     expect(files()).not.toContain(unfinished)
   })
