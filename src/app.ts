@@ -69,7 +69,9 @@ export async function createApp(deps: AppDeps): Promise<RequestListener> {
   const workloads: Workloads = {
     '/client/': new Workload(deps.mostWaiting),
     '/operator/': new Workload(deps.mostWaiting),
+    '/files/': new Workload(deps.mostWaiting),
   }
+  const fileDeps = { ...deps, knex: deps.database.knex, workload: workloads['/files/'] }
   app.disable('x-powered-by')
   app.disable('etag')
   app.enable('case sensitive routing')
@@ -91,8 +93,8 @@ export async function createApp(deps: AppDeps): Promise<RequestListener> {
   const accessTokens = createAccessTokens(deps.keys, deps.clock, deps.accessTokenTtlSeconds)
   const handlerDeps: HandlerDeps = { ...deps, accessTokens, patientTokens: createPatientTokens(deps.keys, deps.clock) }
   app.use(serveReference(deps))
-  if (deps.serves.client) app.use(serveReportFiles({ ...deps, knex: deps.database.knex }))
-  if (deps.serves.client) app.use(serveDocuments({ ...deps, knex: deps.database.knex }))
+  if (deps.serves.client) app.use(serveReportFiles(fileDeps))
+  if (deps.serves.client) app.use(serveDocuments(fileDeps))
   if (deps.tracing) app.use(spanRequests(deps.tracing, deps.clock))
   if (deps.serves.client)
     app.use(dispatch('/client/', await createClientApi(handlerDeps, workloads['/client/'], deps.crmCalls)))
@@ -105,8 +107,8 @@ export async function createApp(deps: AppDeps): Promise<RequestListener> {
   return refuseTooMany(workloads, traceRequest(deps), answerAlways(app, traceRequest(deps)))
 }
 
-/** What the lab's own people do is not kept waiting by integrators, and the other way round. */
-type Workloads = Record<'/client/' | '/operator/', Workload>
+/** What the lab's own people do is not kept waiting by integrators, nor either by patients who follow links, and the other way round. */
+type Workloads = Record<'/client/' | '/operator/' | '/files/', Workload>
 
 /** What a target in absolute form has before its path (RFC 9112 3.2.2). */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i

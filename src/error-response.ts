@@ -11,6 +11,7 @@ const STATUS: Record<ErrorKind, { status: number; message: string }> = {
   method_not_allowed: { status: 405, message: 'Method Not Allowed' },
   range_not_satisfiable: { status: 416, message: 'Range Not Satisfiable' },
   conflict: { status: 409, message: 'Conflict' },
+  precondition_failed: { status: 412, message: 'Precondition Failed' },
   payload_too_large: { status: 413, message: 'Payload Too Large' },
   unsupported_media_type: { status: 415, message: 'Unsupported Media Type' },
   unprocessable: { status: 422, message: 'Unprocessable Entity' },

@@ -8,6 +8,7 @@ export type ErrorKind =
   | 'not_found'
   | 'method_not_allowed'
   | 'conflict'
+  | 'precondition_failed'
   | 'payload_too_large'
   | 'range_not_satisfiable'
   | 'unsupported_media_type'

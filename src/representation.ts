@@ -75,6 +75,16 @@ export function negotiateEncoding(req: Request, body: Representation<unknown>): 
  * `fetch` adds by itself, and which asks for an answer from us, not for a long one.
  */
 export function isKnown(req: Request, etag: string): boolean {
-  const named = (req.headers['if-none-match'] ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''))
+  const named = namedIn(req.headers['if-none-match']).map((tag) => tag.replace(/^W\//, ''))
   return named.includes(etag) || named.includes('*')
+}
+
+/** Whether there is an `If-Match` that names something else (RFC 9110 13.1.1). A weak tag names nothing: it may stand for other bytes. */
+export function isUnexpected(req: Request, etag: string): boolean {
+  const expected = req.headers['if-match']
+  return expected !== undefined && !namedIn(expected).some((tag) => tag === etag || tag === '*')
+}
+
+function namedIn(tags = ''): string[] {
+  return tags.split(',').map((tag) => tag.trim())
 }

@@ -13,6 +13,7 @@ import type { Keys } from '../crypto.ts'
 import { DomainError, notFound } from '../errors.ts'
 import { isValidLink, LINK_PREFIXES } from '../signed-link.ts'
 import { textPdf } from '../text-pdf.ts'
+import type { Workload } from '../workload.ts'
 import { billLines, quotationLines } from './bill-document.ts'
 import { isQuotable, nearestAmount } from './bill-rules.ts'
 import { findBill, findCataloguePrices } from './bills-repository.ts'
@@ -21,6 +22,7 @@ interface DocumentDeps {
   knex: Knex
   keys: Keys
   clock: Clock
+  workload: Workload
 }
 
 const KINDS = ['bill', 'quotation'] as const
@@ -41,8 +43,10 @@ export function serveDocuments(deps: DocumentDeps): RequestHandler {
       throw new DomainError('forbidden', 'invalid_link', 'the link is wrong or expired: ask the lab for another one')
     }
     const [accountId = '', id = ''] = name.split('/')
-    const account = await findAccount(deps.knex, accountId)
-    const lines = account && (await LINES_OF[kind](deps, account, id))
+    const lines = await deps.workload.budget().spend(async () => {
+      const account = await findAccount(deps.knex, accountId)
+      return account && LINES_OF[kind](deps, account, id)
+    })
     if (!lines) throw notFound(`there is no such ${kind} any more`)
     const file = textPdf(lines)
     res.setHeader('Content-Type', 'application/pdf')

@@ -12,14 +12,16 @@ import { isIdShaped } from '../ids.ts'
 import { findStoredFileId } from '../reports/bill-reports-repository.ts'
 import { rangeOf } from '../reports/byte-range.ts'
 import type { ReportStore } from '../reports/report-store.ts'
-import { isKnown } from '../representation.ts'
+import { isKnown, isUnexpected } from '../representation.ts'
 import { isValidLink, LINK_PREFIXES } from '../signed-link.ts'
+import type { Workload } from '../workload.ts'
 
 interface ReportFileDeps {
   knex: Knex
   keys: Keys
   clock: Clock
   reportStore: ReportStore
+  workload: Workload
 }
 
 export function serveReportFiles(deps: ReportFileDeps): RequestHandler {
@@ -38,7 +40,7 @@ export function serveReportFiles(deps: ReportFileDeps): RequestHandler {
     if (!isValidLink(deps.keys, 'report', reportId, query, deps.clock.now())) {
       throw new DomainError('forbidden', 'invalid_report_link', 'the link is wrong or expired: list the reports again')
     }
-    const opened = await openCurrent(deps, reportId)
+    const opened = await deps.workload.budget().spend(() => openCurrent(deps, reportId))
     if (!opened) throw notFound('the file of this report is gone')
     try {
       await sendFile(req, res, { ...opened, reportId })
@@ -69,6 +71,9 @@ async function sendFile(
   const { size } = await file.stat()
   const etag = `"${fileId}"`
   if (res.locals.readiness.isDraining) res.setHeader('Connection', 'close')
+  if (isUnexpected(req, etag)) {
+    throw new DomainError('precondition_failed', 'precondition_failed', 'the file is another one by now: start anew')
+  }
   // Before anything that a range could be faulted for (RFC 9110 13.2.2).
   if (isKnown(req, etag)) {
     res.statusCode = 304
@@ -77,7 +82,8 @@ async function sendFile(
     return
   }
   const isCurrent = req.headers['if-range'] === undefined || req.headers['if-range'] === etag
-  const range = isCurrent ? rangeOf(req.headers.range, size) : undefined
+  // Of a HEAD the whole is meant (RFC 9110 14.2).
+  const range = isCurrent && req.method === 'GET' ? rangeOf(req.headers.range, size) : undefined
   if (range === 'unsatisfiable') {
     throw new DomainError('range_not_satisfiable', 'range_not_satisfiable', `the file has ${size} bytes`, {
       headers: { 'Content-Range': `bytes */${size}`, 'Accept-Ranges': 'bytes' },

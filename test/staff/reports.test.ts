@@ -279,6 +279,16 @@ describe('a signed link', () => {
     expect((await fetchFile(reportUrl, { range: 'bytes=0-4', 'if-range': '"other"' })).status).toBe(200)
     const head = await fetchFile(reportUrl, {}, 'HEAD')
     expect([head.status, head.headers['content-length'], head.body.length]).toEqual([200, String(PDF.length), 0])
+    // A range is one of a GET, and one of another file's bytes is none of this one's.
+    for (const range of ['bytes=0-4', `bytes=${PDF.length}-`]) {
+      const whole = await fetchFile(reportUrl, { range }, 'HEAD')
+      expect([whole.status, whole.headers['content-length']]).toEqual([200, String(PDF.length)])
+    }
+    expect((await fetchFile(reportUrl, { range: 'bytes=5-', 'if-match': `"other", ${etag}` })).status).toBe(206)
+    for (const other of ['"other"', `W/${etag}`, '']) {
+      const refused = await fetchFile(reportUrl, { range: 'bytes=5-', 'if-match': other })
+      expect([refused.status, JSON.parse(refused.body.toString()).error.code]).toEqual([412, 'precondition_failed'])
+    }
   })
 
   test('answers 304 to whoever has the file, a part of it or not, until it is amended', async () => {
