@@ -34,6 +34,11 @@ export async function listPhlebotomists(
   return (await query).map(toPhlebotomist)
 }
 
+/** The ids of the oldest ones, as they are when it is asked. */
+export async function listActivePhlebotomists(knex: Knex, accountId: string, limit: number): Promise<string[]> {
+  return knex('phlebotomists').where({ account_id: accountId, active: true }).orderBy('id').limit(limit).pluck('id')
+}
+
 /**
  * Waits for assignments under way, so that none is made after this has answered.
  * @returns undefined when the account has no such phlebotomist; `changed`: whether this call has deactivated it

@@ -17,7 +17,7 @@ import {
   type EntryCall,
 } from '../crm/booking-actions.ts'
 import { entryStateOf } from '../crm/booking-rules.ts'
-import { insertPhlebotomist, listPhlebotomists } from '../crm/phlebotomists-repository.ts'
+import { insertPhlebotomist, listActivePhlebotomists } from '../crm/phlebotomists-repository.ts'
 import { lockEntry } from '../crm/staff-entries-repository.ts'
 import type { Booking, Entry } from '../crm/entry-rules.ts'
 import { LATEST_MS } from '../crm/zoned-time.ts'
@@ -131,11 +131,11 @@ function anotherDay(at: Date): Date {
 
 /** Two active ones; where the account has fewer, they are made. */
 async function claimPhlebotomists(trx: Knex.Transaction, accountId: string, now: Date): Promise<string[]> {
-  let active = await listActive(trx, accountId)
+  let active = await listActivePhlebotomists(trx, accountId, PHLEBOTOMISTS.length)
   if (active.length < 2) {
     // Of walks at once one makes them.
     await trx('accounts').where({ id: accountId }).forUpdate().first('id')
-    active = await listActive(trx, accountId)
+    active = await listActivePhlebotomists(trx, accountId, PHLEBOTOMISTS.length)
   }
   for (const name of PHLEBOTOMISTS.slice(0, Math.max(0, 2 - active.length))) {
     const id = newId(now.getTime())
@@ -143,12 +143,6 @@ async function claimPhlebotomists(trx: Knex.Transaction, accountId: string, now:
     active.push(id)
   }
   return active.slice(0, 2)
-}
-
-/** As they are when it is asked: what another walk has committed meanwhile counts. */
-async function listActive(trx: Knex.Transaction, accountId: string): Promise<string[]> {
-  const listed = await listPhlebotomists(trx, accountId, undefined, 100)
-  return listed.filter((phlebotomist) => phlebotomist.active).map(({ id }) => id)
 }
 
 /** Each step has a time of its own. */
