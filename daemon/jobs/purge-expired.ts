@@ -35,26 +35,32 @@ export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
     const latest = later(clock, PURGE_EVERY_MS)
     if (stopping() || !(await claimPurge(database.knex, now, later(clock, PURGE_LEASE_MS), latest))) return
     const cutoffs = cutoffsOf(now, settings)
+    // What a clock that is put right again has not seen expire is not removed by what it showed at the beginning.
+    const isOver = () => stopping() || clock.now() < now
     for (const step of [...logPurgeSteps(cutoffs), ...purgeSteps(cutoffs)]) {
       try {
-        await purge(deps, step)
+        await purge(deps, step, isOver)
       } catch (error) {
         // One kind of thing that can't be purged now must not keep all others.
         log.warn('purge.failed', { ...errorFields(error), operation: step.name })
       }
     }
-    await recordPurgeDue(database.knex, stopping() ? clock.now() : later(clock, PURGE_EVERY_MS))
+    await recordPurgeDue(database.knex, isOver() ? clock.now() : later(clock, PURGE_EVERY_MS))
   }
 }
 
-async function purge({ database, clock, log, stopping }: PurgeExpiredDeps, step: PurgeStep): Promise<void> {
+async function purge(
+  { database, clock, log }: PurgeExpiredDeps,
+  step: PurgeStep,
+  isOver: () => boolean,
+): Promise<void> {
   const beganAtMs = monotonicMs()
   let leasedAtMs = beganAtMs
   let position: Position | undefined
   let limit = FIRST_BATCH_ROWS
   let removed = 0
   let slowestMs = 0
-  while (!stopping()) {
+  while (!isOver()) {
     const startedAtMs = monotonicMs()
     const batch = await database.transaction((trx) => step.remove(trx, position, limit))
     const endedAtMs = monotonicMs()

@@ -322,6 +322,22 @@ describe('of several daemons', () => {
     await purgeWith(clock)
     expect(await countsOf(id)).toMatchObject({ bodies: 0 })
   })
+
+  test('one that began by a clock which is put right again removes nothing more, and begins anew', async () => {
+    const { id } = await world.event()
+    await knex()('unrouted_events').delete()
+    const clock = daysLater(365)
+    let looks = 0
+    await purgeWith(clock, () => {
+      // Behind the look before anything is begun.
+      if (looks++ > 0) clock.set(world.clock.now().toISOString())
+      return false
+    })
+    expect(looks).toBeGreaterThan(1)
+    expect(await countsOf(id)).toMatchObject({ bodies: 1 })
+    const { due_at: dueAt } = await knex()('purge_runs').first('due_at')
+    expect(dueAt).toEqual(clock.now())
+  })
 })
 
 test('rows that somebody has locked are left to the next purge', async () => {
