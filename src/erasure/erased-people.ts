@@ -33,9 +33,15 @@ export function recipientTest(subject: ErasureSubject): (to: Recipient) => boole
   return ({ contact: written, name }) => {
     const contact = contactOf(written)
     const isNamed = subject.name === null || nameKey(name) === nameKey(subject.name)
-    return (contact === subject.contact && isNamed) || gone.has(keyOf({ contact, name }))
+    if ((contact === subject.contact && isNamed) || gone.has(keyOf({ contact, name }))) return true
+    // Of another country's code it can't be said which digits are the number's: by the name as well it is the same person.
+    const abroad = contact.slice(-CONTACT_DIGITS)
+    const isTheirs = abroad === subject.contact && subject.name !== null && isNamed
+    return isTheirs || gone.has(keyOf({ contact: abroad, name }))
   }
 }
+
+const CONTACT_DIGITS = 10
 
 /** A message may be for the number with the country's code before it, a zero, or both. */
 function contactOf(written: string): string {

@@ -155,6 +155,9 @@ export async function listBillsOfPatients(
     .pluck('id')
 }
 
+/** A family is a handful; a number that stands for none has everybody who gave none. By name, which is not in SQL. */
+const PATIENTS_AT_A_TIME = 1000
+
 /** The subject's patients, locked: whoever makes a bill of one waits, and makes another patient then. */
 export async function lockPatientsOf(
   trx: Knex.Transaction,
@@ -168,10 +171,13 @@ export async function lockPatientsOf(
     .orderBy('id')
     .forUpdate()
     .select('id', 'contact', 'name')
-  // By name, which is not in SQL: a family is a handful.
-  const rows = contact === null ? [] : await found.clone().where({ contact }).limit(1000)
-  const named = patientId === null ? [] : await found.clone().where({ id: patientId })
-  const theirs = [...named, ...rows.filter((row) => isOfSubject(subject, row.name))] as Patient[]
+  const theirs: Patient[] = patientId === null ? [] : await found.clone().where({ id: patientId })
+  for (let after = ''; contact !== null && theirs.length < limit;) {
+    const rows: Patient[] = await found.clone().where({ contact }).where('id', '>', after).limit(PATIENTS_AT_A_TIME)
+    theirs.push(...rows.filter((row) => isOfSubject(subject, row.name)))
+    if (rows.length < PATIENTS_AT_A_TIME) break
+    after = rows.at(-1)!.id
+  }
   const once = new Map(theirs.map((patient) => [patient.id, patient]))
   return [...once.values()].sort((a, b) => (a.id < b.id ? -1 : 1)).slice(0, limit)
 }

@@ -69,6 +69,16 @@ test.each(['+91', '91', '0', '0091', '091', '+910'])(
   },
 )
 
+test('a message to the number with another country’s code before it goes with whoever has the name, too', async () => {
+  const [person, stranger] = [somebody(), somebody()]
+  await writeTo(person, { contact: `+1${person.contact}` })
+  await writeTo(stranger, { contact: `+1${person.contact}` })
+  await erase({ contact: person.contact, name: fullName(person) })
+  // The number stands in what the stranger got.
+  expect(await own.tracesOf({ ...person, contact: person.mark })).toEqual([])
+  expect(await own.tracesOf(stranger)).toContain('event_bodies')
+})
+
 test.each<[string, (person: Person) => Promise<object>]>([
   ['the lead', async (person) => ({ leadIds: [await leadOf(person)] })],
   ['the e-mail', async (person) => (await leadOf(person), { email: person.email })],

@@ -3,6 +3,7 @@
  * with the last that was kept of them: row, login and messages, or stays as long as another record needs them.
  */
 import { describe, expect, test } from 'vitest'
+import { newId } from '../../src/ids.ts'
 import { done } from '../staff/staff-world.ts'
 import { newContact } from '../support/builders.ts'
 import { erasureWorld, type Person } from './erasure-world.ts'
@@ -161,6 +162,23 @@ test('one person whose names were written with blanks around them is one patient
   await directBill(person, { firstName: 'Ravi' })
   const { erased } = done(await own.order({ contact: person.contact, name: 'asha last' }))
   expect(erased).toMatchObject({ patients: 1, bills: names.length, entries: 1 })
+})
+
+test('a person is found behind the thousands of others whom a placeholder was given for', async () => {
+  const { account } = own.staff
+  const contact = newContact()
+  const name = (n: number) => (n === 2100 ? 'Asha Last' : `Nobody ${n}`)
+  const createdAt = own.app.clock.now()
+  const rows = Array.from({ length: 2101 }, (_, n) => {
+    const id = newId(createdAt.getTime() + n)
+    return { id, account_id: account.id, contact, name: name(n), created_at: createdAt }
+  })
+  const { knex } = own.app.database
+  await knex('patients').insert(rows)
+  const { erased } = done(await own.order({ contact, name: 'Asha Last' }))
+  expect(erased).toMatchObject({ patients: 1 })
+  expect(await knex('patients').where({ contact, name: 'Asha Last' })).toEqual([])
+  await knex('patients').where({ contact }).delete()
 })
 
 test('a text message with a code of a contact that two share does not go out once one of them is erased', async () => {
