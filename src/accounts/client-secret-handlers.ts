@@ -31,10 +31,12 @@ export function clientSecretHandlers({ database, clock }: HandlerDeps): ClientSe
 
   /** @throws 409 when two are valid already */
   async function issue(trx: Knex.Transaction, account: Account) {
-    const createdAt = clock.now()
     const clientSecret = newSecret()
-    const clientId = await claimClient(trx, account.id, newId(clock.nowMs()), createdAt)
-    const secret = { id: newId(clock.nowMs()), clientId, secretHash: hashSecret(clientSecret), createdAt }
+    const clientId = await claimClient(trx, account.id, newId(clock.nowMs()), clock.now())
+    // The newest one by its time as well, also where the clock was set back since the one before.
+    const newest = (await listClientSecrets(trx, account.id)).at(-1)
+    const createdAt = new Date(Math.max(clock.nowMs(), newest ? newest.createdAt.getTime() + 1 : 0))
+    const secret = { id: newId(createdAt.getTime()), clientId, secretHash: hashSecret(clientSecret), createdAt }
     if (!(await insertClientSecret(trx, secret))) {
       throw conflict('the account already has two valid client secrets', 'too_many_client_secrets')
     }

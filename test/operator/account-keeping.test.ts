@@ -113,6 +113,17 @@ describe('client secrets', () => {
     expect(JSON.stringify(body)).not.toContain(issued[2].clientSecret)
   })
 
+  test('that are rotated behind a clock which was set back: the newest two serve', async () => {
+    const own = await buildAccount(app)
+    const rotate = async () => (await call('POST', ofAccount('/client-secrets/rotate', own.id))).body
+    const first = await rotate()
+    app.clock.advance(-3_600_000)
+    const issued = [first, await rotate(), await rotate()]
+    app.clock.advance(3_600_000)
+    const statuses = await Promise.all(issued.map((made) => tokenFor(made.clientSecret, made.clientID)))
+    expect(statuses.map(({ status }) => status)).toEqual([401, 200, 200])
+  })
+
   test('many rotations at once leave two valid ones', async () => {
     const own = await buildAccount(app)
     const answers = await Promise.all(
