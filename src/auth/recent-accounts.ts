@@ -1,13 +1,13 @@
 /**
  * Accounts of the calls just made. Every call needs its account, and a read each would double the database's work: what
- * was read less than a second ago serves again. A deleted account, or another mode, counts in every process after that.
+ * was read less than half a second ago serves again. A deleted account, or another mode, counts in every process after that.
  */
 import type { Knex } from 'knex'
 import { findAccounts, type Account } from '../accounts/accounts-repository.ts'
 import { monotonicMs, type Clock } from '../clock.ts'
 import { togetherInTick } from '../same-tick.ts'
 
-const FRESH_MS = 1000
+const FRESH_MS = 500
 /** So long after a change every process has what it is now, in milliseconds; a timer may be a little early. */
 export const ACCOUNT_CHANGE_MS = FRESH_MS + 50
 const MAX_REMEMBERED = 10_000

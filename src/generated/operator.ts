@@ -611,7 +611,7 @@ export interface paths {
         head?: never;
         /**
          * Change an account
-         * @description Changes what is sent. Another `mode` or `timeZone` is answered once it counts for every call, a second later.
+         * @description Changes what is sent. Another `mode` or `timeZone` is answered once it counts for every call, half a second later.
          *
          *     A switch of `mode` changes no webhook. From catch_all to party_scoped, webhooks without a party stay active and go on getting every event of their lab; from then on only the operations under Webhooks reach them, and the integrator registers webhooks of its parties beside them. From party_scoped to catch_all, webhooks of a party stay active with that party's events, and the integrator lists and deletes them like every other one.
          */
