@@ -8,8 +8,8 @@ import type { components } from '../generated/client.ts'
 /** openapi-typescript makes the schema's "one of the arrays" alternatives to the whole; the validator does not. */
 export type PreBookingRequest = Extract<components['schemas']['PreBookingRequest'], { labID: string }>
 
-/** Of a long list this many values are enough to see what is meant. */
-const MAX_NAMED = 20
+/** More than these no error has room for. */
+const MAX_NAMED = 100
 
 /** A test or package. `itemId` and `price` null: unmapped, for staff to resolve. */
 export interface PreBookingItem {
@@ -103,11 +103,14 @@ export function requireKnownValues(body: PreBookingRequest, known: PreBookingRef
  * @param value named too where it is given
  */
 export function notListed(field: string, allowed: string[], code: string, value?: string): DomainError {
-  const named = allowed.slice(0, MAX_NAMED).map(clipped).join(', ')
+  const sent = value === undefined ? '' : clipped(value)
+  if (allowed.length === 0) {
+    const fault = 'can not be sent: the account has none'
+    return badRequest(`${field} ${sent && `${sent} `}${fault}`, code, field, fault)
+  }
   const rest = allowed.length > MAX_NAMED ? ` and ${allowed.length - MAX_NAMED} more` : ''
-  const fault = allowed.length === 0 ? 'can not be sent: the account has none' : `must be one of ${named}${rest}`
-  const refused = value === undefined || allowed.length === 0 ? '' : `, not ${clipped(value)}`
-  return badRequest(`${field} ${fault}${refused}`, code, field, fault)
+  const fault = `must be one of ${allowed.slice(0, MAX_NAMED).join(', ')}${rest}`
+  return badRequest(`${field} ${fault}${sent && `, not ${sent}`}`, code, field, fault)
 }
 
 /** The contract lets through exactly one of the two ids. */

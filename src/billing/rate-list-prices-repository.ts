@@ -32,6 +32,7 @@ export async function listRateListPrices(
   after: { rateListType: string; itemId: string } | undefined,
   limit: number,
 ): Promise<RateListPrice[]> {
+  if (rateListType !== undefined && !isExact(rateListType)) return []
   const query = knex('rate_list_prices as p')
     .leftJoin('tests as t', 't.id', 'p.item_id')
     .leftJoin('packages as k', 'k.id', 'p.item_id')
@@ -49,6 +50,11 @@ export async function listRateListPrices(
   }))
 }
 
+/** The lists' names are stored without blanks around them, and to the server one with blanks behind it is the same. */
+function isExact(rateListType: string): boolean {
+  return rateListType === rateListType.trim()
+}
+
 /** @returns what it was; undefined when there was none */
 export async function removeRateListPrice(
   trx: Knex.Transaction,
@@ -56,6 +62,7 @@ export async function removeRateListPrice(
   rateListType: string,
   itemId: string,
 ): Promise<number | undefined> {
+  if (!isExact(rateListType)) return undefined
   const scope = { account_id: accountId, rate_list_type: rateListType, item_id: itemId }
   const row = await trx('rate_list_prices').where(scope).forUpdate().first('price')
   if (!row) return undefined

@@ -53,7 +53,7 @@ test.each([
   [{ lead_source: 'Radio' }, 'lead_source must be one of Website'],
   [{ rate_list_type: 'Gold' }, 'rate_list_type must be one of Standard'],
   [{ doctor: 'x' }, 'doctor must be one of doctor'],
-  [{ hospital: 'x' }, 'hospital can not be sent: the account has none'],
+  [{ hospital: 'x' }, 'hospital x can not be sent: the account has none'],
   [{ mapped_tests: [{ id: 'x' }] }, 'mapped_tests.0.id'],
   [{ mapped_tests: [{ service_id: 'x' }] }, 'mapped_tests.0.service_id'],
   [{ mapped_packages: [{ id: 'x' }] }, 'mapped_packages.0.id'],
@@ -67,11 +67,13 @@ test.each([
   }
 })
 
-test('of a long list the first 20 are named, and how many more there are', () => {
-  const values = Array.from({ length: 23 }, (_, n) => `S${n}`)
-  const fault = notListed('lead_source', values, 'unknown_lead_source', 'Radio')
-  expect(fault.message).toContain('S19 and 3 more, not Radio')
-  expect(fault.message).not.toContain('S20')
+test('of a list as long as can be all are named, whole; of more the first 100, and how many more there are', () => {
+  const values = Array.from({ length: 103 }, (_, n) => `S${n}${'x'.repeat(70)}`)
+  const fault = (count: number) =>
+    notListed('lead_source', values.slice(0, count), 'unknown_lead_source', 'Radio').message
+  expect(fault(100)).toBe(`lead_source must be one of ${values.slice(0, 100).join(', ')}, not Radio`)
+  expect(fault(103)).toContain(`${values[99]} and 3 more, not Radio`)
+  expect(fault(103)).not.toContain('S100')
 })
 
 test('the stored items have the prices of the rate list; unmapped ones have none', () => {

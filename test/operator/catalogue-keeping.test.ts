@@ -336,6 +336,10 @@ describe('prices', () => {
     expect([...first.prices, ...rest.prices]).toEqual(all)
     const ofOne = (await call('GET', '/rate-list-prices', undefined, { rateListType: 'Café' })).body.prices
     expect(ofOne).toEqual(all.slice(0, 2))
+    // To the server one with a blank behind it is the same.
+    const blank = { rateListType: 'Café ', test: cbc.id }
+    expect((await call('DELETE', '/rate-list-prices', undefined, blank)).status).toBe(404)
+    expect((await call('GET', '/rate-list-prices', undefined, { rateListType: 'Café ' })).body.prices).toEqual([])
     const query = { rateListType: 'Café', test: cbc.id }
     const answers = [await call('DELETE', '/rate-list-prices', undefined, query)]
     answers.push(await call('DELETE', '/rate-list-prices', undefined, query))
