@@ -8,12 +8,12 @@ import { findAccountFor } from '../auth/staff-access.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { findEntryReferences } from '../crm/entry-references-repository.ts'
 import { itemsOf, requireReferencesOfStaff, type EntryRequest } from '../crm/entry-rules.ts'
-import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
+import { areIdsShaped } from '../crm/staff-lists.ts'
 import { badRequest, notFound, unknownId } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
 import { inKeyedTransaction, WITHOUT_KEY, type Idempotency } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
-import { cutPage, pageOf } from '../paging.ts'
+import { cutPage, pageById } from '../paging.ts'
 import { fullName } from '../patients/person-name.ts'
 import { removeDiscarded } from '../reports/report-store.ts'
 import { billBooking, billDirectly, billPreBooking, deleteBill, type FileDiscardingCall } from './bill-actions.ts'
@@ -66,11 +66,11 @@ export function billHandlers({ database, clock, hint, reportStore }: HandlerDeps
 
   return {
     async listPreBookings({ path, query, operator }) {
+      const { limit, afterId } = pageById(query)
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
-      const page = pageOf(query)
-      const filter = { labId: query.labID, status: query.status, after: afterIdOf(page) }
-      const rows = areIdsShaped(query.labID) ? await listPreBookings(knex, account.id, filter, page.limit + 1) : []
-      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      const filter = { labId: query.labID, status: query.status, after: afterId }
+      const rows = areIdsShaped(query.labID) ? await listPreBookings(knex, account.id, filter, limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { preBookings: shown.map(toPreBookingRow), nextCursor } }
     },
 
@@ -90,6 +90,8 @@ export function billHandlers({ database, clock, hint, reportStore }: HandlerDeps
     },
 
     async createBill({ path, body, ...call }) {
+      const { tests, packages } = body
+      if (!tests?.length && !packages?.length) throw badRequest('at least one of tests and packages must be sent')
       return act(call, path.accountId, 201, async (billing, account) => {
         const { contact, discountAmount, totalAmount } = body
         const source = await directSource(billing.trx, account, body)
@@ -98,13 +100,13 @@ export function billHandlers({ database, clock, hint, reportStore }: HandlerDeps
     },
 
     async listBills({ path, query, operator }) {
+      const { limit, afterId } = pageById(query)
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
-      const page = pageOf(query)
       const { labID: labId, status, leadId, preBookingID: preBookingId } = query
-      const filter = { labId, status, leadId, preBookingId, after: afterIdOf(page) }
+      const filter = { labId, status, leadId, preBookingId, after: afterId }
       const isPossible = areIdsShaped(labId, leadId, preBookingId)
-      const rows = isPossible ? await listBills(knex, account.id, filter, page.limit + 1) : []
-      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      const rows = isPossible ? await listBills(knex, account.id, filter, limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { bills: shown.map(toBillRow), nextCursor } }
     },
 
@@ -128,7 +130,6 @@ async function directSource(
   body: Schemas['DirectBillRequest'],
 ): Promise<BillSource> {
   const { labID, corporateUser, referredOrganization, referredHospitalOrganization, tests, packages } = body
-  if (!tests?.length && !packages?.length) throw badRequest('at least one of tests and packages must be sent')
   const lab = await findLab(trx, account.id, labID)
   if (!lab) throw unknownId('lab', labID, 'labID')
   const parties = { corporateUser, referredOrganization, referredHospitalOrganization }

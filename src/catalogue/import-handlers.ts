@@ -103,8 +103,8 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
 
     async listImportRefusals({ path, query, operator }) {
       requireRole(operator, 'admin')
-      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const { limit, after } = pageOf(query)
+      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const { id } = await getImportOf(knex, lab, path.importId)
       const rows = await listRefusals(knex, id, lineOf(after), limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ line }) => [String(line)])

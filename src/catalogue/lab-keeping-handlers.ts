@@ -41,8 +41,8 @@ export function labKeepingHandlers({ database, clock }: HandlerDeps): LabKeeping
 
     async listAccountLabs({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const { limit, afterId } = pageById(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const rows = await listLabs(knex, account.id, toFlag(query.active), afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { labs: shown.map(toLabRow), nextCursor } }

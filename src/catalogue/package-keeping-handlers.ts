@@ -62,8 +62,8 @@ export function packageKeepingHandlers({ database, clock }: HandlerDeps): Packag
 
     async listLabPackages({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const { limit, afterId } = pageById(query)
+      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const filter = { name: query.name, code: query.code, active: toFlag(query.active) }
       const rows = await listPackagesOfLab(knex, lab, filter, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])

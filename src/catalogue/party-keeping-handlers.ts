@@ -38,8 +38,8 @@ export function partyKeepingHandlers({ database, clock }: HandlerDeps): PartyKee
 
     async listParties({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const { limit, afterId } = pageById(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const rows = await listParties(knex, account.id, query, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { parties: shown.map(toPartyRow), nextCursor } }

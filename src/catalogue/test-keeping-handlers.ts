@@ -52,8 +52,8 @@ export function testKeepingHandlers({ database, clock }: HandlerDeps): TestKeepi
 
     async listLabTests({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const { limit, afterId } = pageById(query)
+      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const filter = { name: query.name, code: query.code, active: toFlag(query.active) }
       const rows = await listTestsOfLab(knex, lab, filter, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])

@@ -42,11 +42,14 @@ export function bookingHandlers({ database, clock, hint }: HandlerDeps): Booking
 
   return {
     async listBookings({ path, query, operator }) {
-      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
       const page = pageOf(query, 2)
+      const after = afterScheduleOf(page)
+      // That there is such a day is seen before the account, and its zone, are looked for.
+      if (query.day !== undefined) requireDay(query.day, 'UTC')
+      const account = await findAccountFor(knex, operator, 'staff', path.accountId)
       const { phlebotomistId, labID: labId, status, day } = query
       const scheduled = day === undefined ? undefined : requireDay(day, account.timeZone)
-      const filter = { phlebotomistId, labId, status, scheduled, after: afterScheduleOf(page) }
+      const filter = { phlebotomistId, labId, status, scheduled, after }
       const isPossible = areIdsShaped(phlebotomistId, labId)
       const rows = isPossible ? await listBookings(knex, account.id, filter, page.limit + 1) : []
       const { shown, nextCursor } = cutPage(rows, page.limit, ({ id, scheduledAt }) => [scheduledAt!.toISOString(), id])

@@ -61,8 +61,8 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
 
     async listTelecallers({ path, query, operator }) {
       requireRole(operator, 'admin')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const { limit, afterId } = pageById(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const rows = await listTelecallers(knex, account.id, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { telecallers: shown.map(toTelecallerRow), nextCursor } }
@@ -94,8 +94,8 @@ export function crmKeepingHandlers({ database, clock }: HandlerDeps): CrmKeeping
 
     /** For every role: there is nothing in it but ids. */
     async listStaffNotifications({ path, query, operator }) {
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const { limit, afterId } = pageById(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const rows = await listNotifications(knex, account.id, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return {

@@ -1,12 +1,13 @@
 /**
  * Giving unmapped items of an entry their place in the lab's catalogue.
  */
-import { badRequest, mergeFaults, unknownId, type DomainError } from '../errors.ts'
+import { badRequest, mergeFaults, notFound, unknownId, type DomainError } from '../errors.ts'
 import { isIdShaped } from '../ids.ts'
 import { invalidState } from '../state-rules.ts'
-import { claimEntry, type EntryCall } from './booking-actions.ts'
+import type { EntryCall } from './booking-actions.ts'
+import { nextEntryState } from './booking-rules.ts'
 import type { Entry, EntryItem } from './entry-rules.ts'
-import { listCatalogueNames, updateEntry, updateEntryItem } from './staff-entries-repository.ts'
+import { listCatalogueNames, lockEntry, updateEntry, updateEntryItem } from './staff-entries-repository.ts'
 
 /** One item, counted from 1, and exactly one of the two ids. */
 export interface ItemMapping {
@@ -22,12 +23,14 @@ export interface ItemMapping {
  */
 export async function mapEntryItems(call: EntryCall, mappings: ItemMapping[]): Promise<Entry> {
   const { trx, accountId, now } = call
-  const { entry } = await claimEntry(call, 'mapItems')
+  const entry = await lockEntry(trx, accountId, call.leadId)
+  if (!entry) throw notFound('entry not found')
   const names = {
     test: await listCatalogueNames(trx, accountId, entry.labId, 'tests', idsOf(mappings, 'test')),
     package: await listCatalogueNames(trx, accountId, entry.labId, 'packages', idsOf(mappings, 'package')),
   }
   requireKnownItems(entry, mappings, names)
+  nextEntryState('mapItems', entry)
   const items = [...entry.items]
   for (const { item: number, test, package: pack, price } of mappings) {
     const before = items[number - 1]!

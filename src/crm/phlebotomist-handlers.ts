@@ -3,14 +3,13 @@ import { notFound } from '../errors.ts'
 import { newId } from '../ids.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
-import { cutPage, pageOf } from '../paging.ts'
+import { cutPage, pageById } from '../paging.ts'
 import {
   deactivatePhlebotomist,
   insertPhlebotomist,
   listPhlebotomists,
   type PhlebotomistRow,
 } from './phlebotomists-repository.ts'
-import { afterIdOf } from './staff-lists.ts'
 
 interface PhlebotomistHandlers {
   createPhlebotomist: OperatorHandler<'createPhlebotomist'>
@@ -33,10 +32,10 @@ export function phlebotomistHandlers({ database, clock }: HandlerDeps): Phleboto
     },
 
     async listPhlebotomists({ path, query, operator }) {
+      const { limit, afterId } = pageById(query)
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
-      const page = pageOf(query)
-      const rows = await listPhlebotomists(knex, account.id, afterIdOf(page), page.limit + 1)
-      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      const rows = await listPhlebotomists(knex, account.id, afterId, limit + 1)
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { phlebotomists: shown.map(toPhlebotomist), nextCursor } }
     },
 

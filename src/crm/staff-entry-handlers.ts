@@ -7,7 +7,7 @@ import { findLab } from '../catalogue/labs-repository.ts'
 import { notFound, unknownId } from '../errors.ts'
 import { inKeyedTransaction } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
-import { cutPage, pageOf } from '../paging.ts'
+import { cutPage, pageById } from '../paging.ts'
 import { convertLead } from './booking-actions.ts'
 import { getCrmSettings } from './crm-settings-repository.ts'
 import { createEntryIn } from './entry-creation.ts'
@@ -15,7 +15,7 @@ import { paymentMethodFault, requireScheduledAt, requireSoundEntry, type EntryRe
 import { mapEntryItems } from './item-mapping.ts'
 import { findEntry, listEntries } from './staff-entries-repository.ts'
 import { toStaffEntry } from './staff-entry-rows.ts'
-import { afterIdOf, areIdsShaped } from './staff-lists.ts'
+import { areIdsShaped } from './staff-lists.ts'
 
 interface StaffEntryHandlers {
   createStaffEntry: OperatorHandler<'createStaffEntry'>
@@ -53,16 +53,16 @@ export function staffEntryHandlers({ database, clock, hint }: HandlerDeps): Staf
     },
 
     async listEntries({ path, query, operator }) {
+      const { limit, afterId } = pageById(query)
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
-      const page = pageOf(query)
       const filter = {
         labId: query.labID,
         phase: query.phase,
         unmapped: String(query.unmapped) === 'true',
-        after: afterIdOf(page),
+        after: afterId,
       }
-      const rows = areIdsShaped(query.labID) ? await listEntries(knex, account.id, filter, page.limit + 1) : []
-      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      const rows = areIdsShaped(query.labID) ? await listEntries(knex, account.id, filter, limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { entries: shown.map(toStaffEntry), nextCursor } }
     },
 

@@ -35,8 +35,8 @@ export function deliveryLogOperatorHandlers({ database: { knex } }: Deps): Deliv
   return {
     async listAccountDeliveries({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const page = logPageOf(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const subject = await subjectOf(account.id, query.labID, query.webhookId)
       const { deliveries, next } = await listDeliveries(knex, subject, page)
       return { status: 200, body: { deliveries: deliveries.map(toDeliveryRow), nextCursor: next && cursorOf(next) } }
@@ -51,8 +51,8 @@ export function deliveryLogOperatorHandlers({ database: { knex } }: Deps): Deliv
 
     async listAccountMissedEvents({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const page = missedPageOf(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const webhook = await getWebhookOfAccount(knex, account.id, query.webhookId)
       const { events, nextCursor } = await listMissedEvents(knex, webhook, page)
       return {

@@ -44,8 +44,8 @@ export function patientKeepingHandlers({ database, clock }: HandlerDeps): Patien
 
     async listPatients({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const { limit, afterId } = pageById(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const rows = await listPatients(knex, account.id, query.contact, afterId, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { patients: shown.map(toPatientRow), nextCursor } }

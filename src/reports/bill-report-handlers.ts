@@ -4,12 +4,12 @@
 import type { Knex } from 'knex'
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { BillingCall, FileDiscardingCall } from '../billing/bill-actions.ts'
-import { afterIdOf, areIdsShaped } from '../crm/staff-lists.ts'
+import { areIdsShaped } from '../crm/staff-lists.ts'
 import { notFound } from '../errors.ts'
 import type { components } from '../generated/operator.ts'
 import { inKeyedTransaction, WITHOUT_KEY, type Idempotency } from '../idempotency/idempotency.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
-import { cutPage, pageOf } from '../paging.ts'
+import { cutPage, pageById } from '../paging.ts'
 import { publishedLinks, reportLink } from '../signed-link.ts'
 import { findBillReport, listBillReports } from './bill-reports-repository.ts'
 import { amendReport, createReport, setReportFile, signOffReport } from './report-actions.ts'
@@ -89,13 +89,13 @@ export function billReportHandlers({
     },
 
     async listReports({ path, query, operator }) {
+      const { limit, afterId } = pageById(query)
       const account = await findAccountFor(knex, operator, 'staff', path.accountId)
-      const page = pageOf(query)
       const { billId, labID: labId, status: state } = query
-      const filter = { billId, labId, state, after: afterIdOf(page) }
+      const filter = { billId, labId, state, after: afterId }
       const isPossible = areIdsShaped(billId, labId)
-      const rows = isPossible ? await listBillReports(knex, account.id, filter, page.limit + 1) : []
-      const { shown, nextCursor } = cutPage(rows, page.limit, ({ id }) => [id])
+      const rows = isPossible ? await listBillReports(knex, account.id, filter, limit + 1) : []
+      const { shown, nextCursor } = cutPage(rows, limit, ({ id }) => [id])
       return { status: 200, body: { reports: shown.map(toReportRow), nextCursor } }
     },
 

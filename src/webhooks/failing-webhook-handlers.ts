@@ -11,9 +11,13 @@ interface FailingWebhookHandlers {
   listAccountFailingWebhooks: OperatorHandler<'listAccountFailingWebhooks'>
 }
 
+interface FailingPage {
+  limit: number
+  after: FailingPosition | undefined
+}
+
 export function failingWebhookHandlers({ database: { knex } }: Pick<HandlerDeps, 'database'>): FailingWebhookHandlers {
-  async function page(accountId: string | null, query: PageQuery) {
-    const { limit, after } = failingPageOf(query)
+  async function page(accountId: string | null, { limit, after }: FailingPage) {
     const rows = await listFailingWebhooks(knex, accountId, after, limit + 1)
     const { shown, nextCursor } = cutPage(rows, limit, ({ firstFailureAt, id }) => [
       firstIdOf(firstFailureAt.getTime()),
@@ -25,19 +29,20 @@ export function failingWebhookHandlers({ database: { knex } }: Pick<HandlerDeps,
   return {
     async listFailingWebhooks({ query, operator }) {
       requireRole(operator, 'staff')
-      return page(operator.accountId, query)
+      return page(operator.accountId, failingPageOf(query))
     },
 
     async listAccountFailingWebhooks({ path, query, operator }) {
       requireRole(operator, 'staff')
+      const asked = failingPageOf(query)
       const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
-      return page(account.id, query)
+      return page(account.id, asked)
     },
   }
 }
 
 /** The time of the first failure goes as the first id of its millisecond. */
-function failingPageOf(query: PageQuery): { limit: number; after: FailingPosition | undefined } {
+function failingPageOf(query: PageQuery): FailingPage {
   const { limit, after } = pageOf(query, 2)
   const [time, id] = requireIds(after ?? [])
   return { limit, after: id === undefined ? undefined : { firstFailureAt: new Date(timeOfId(time!)), id } }

@@ -45,8 +45,8 @@ export function webhookKeepingHandlers({
   return {
     async listAccountWebhooks({ path, query, operator }) {
       requireRole(operator, 'staff')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const { limit, afterId } = pageById(query)
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const filter = {
         labId: query.labID,
         state: query.state,
@@ -61,9 +61,9 @@ export function webhookKeepingHandlers({
 
     async createAccountWebhook({ path, body, operator, audit, idempotency }) {
       requireRole(operator, 'admin')
-      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const refusal = refusedEndpoint(body.endpoint, addressPolicy)
       if (refusal !== undefined) throw badRequest(refusal, 'endpoint_refused', 'endpoint')
+      const account = requireAccountOf(operator, await findAccount(knex, path.accountId))
       const lab = await findLab(knex, account.id, body.labID)
       if (!lab) throw unknownId('lab', body.labID, 'labID')
       if (!lab.active) throw labInactive()
