@@ -2602,7 +2602,7 @@ export interface components {
             testsCount?: number;
             /** @description The date of the report. */
             reportDate: components["schemas"]["Timestamp"];
-            /** @description A signed link to the report; it expires. */
+            /** @description A signed link to the report, good for 7 days from the time of the event. */
             reportUrl: string;
             /** @description The corporate of the record. */
             corporateUser: components["schemas"]["IdOrNull"];
@@ -2639,7 +2639,7 @@ export interface components {
             };
             /** @description How many there are. Only where `variables` was shortened. */
             variablesCount?: number;
-            /** @description A signed link to the attachment; it expires. */
+            /** @description A signed link to the attachment, good for 7 days from the event's time. */
             attachmentUrl: string | null;
             /** @description The bill that the message is about. */
             billId: components["schemas"]["IdOrNull"];
@@ -3116,7 +3116,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The service cannot answer now. Nothing is known to have been stored; try again after `Retry-After`. */
+        /** @description The service cannot answer now; try again after `Retry-After`. What was asked for may or may not have been done (with the code `overloaded` it was not): repeat a POST that creates something with the same `Idempotency-Key`. */
         ServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["XRequestId"];

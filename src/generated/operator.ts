@@ -3516,7 +3516,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The service cannot answer now. Nothing is known to have been stored; try again after `Retry-After`. */
+        /** @description The service cannot answer now; try again after `Retry-After`. What was asked for may or may not have been done (with the code `overloaded` it was not): repeat a POST that creates something with the same `Idempotency-Key`. */
         ServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["XRequestId"];
