@@ -1,5 +1,5 @@
 /**
- * The README's three ways of verifying a signature, run as they stand there on a delivery that this service signed. The
+ * The README's four ways of verifying a signature, run as they stand there on a delivery that this service signed. The
  * public libraries for Python and Go come from their registries; without them that language is left out, and said so.
  */
 import { spawn } from 'node:child_process'
@@ -188,6 +188,34 @@ func main() {
 `,
   )
   expect(await run('go', ['run', '.'], cwd, { GOFLAGS: '-mod=mod' })).toEqual({ code: 0, output: EXPECTED })
+})
+
+test('a shell', { timeout: 150_000 }, async (context) => {
+  const version = await run('openssl', ['version'], folder)
+  if (version.code !== 0) return leaveOut(context, 'the shell', version)
+  const { secret, headers, body } = signedDelivery()
+  const cwd = folderOf('sh', { secret, headers, body })
+  writeFileSync(join(cwd, 'true'), body)
+  writeFileSync(join(cwd, 'changed'), body.replace('Zoë', 'Zoe'))
+  writeFileSync(join(cwd, 'receive.sh'), snippet('sh'))
+  writeFileSync(
+    join(cwd, 'main.sh'),
+    `. ./receive.sh
+for name in true changed; do
+  verdict=refused
+  signed=$(signature "$SECRET" "$ID" "$TIMESTAMP" < "$name")
+  for one in $SIGNATURES; do [ "$one" = "v1,$signed" ] && verdict=accepted; done
+  echo "$name delivery: $verdict"
+done
+`,
+  )
+  const given = {
+    SECRET: secret,
+    ID: headers['webhook-id'],
+    TIMESTAMP: headers['webhook-timestamp'],
+    SIGNATURES: headers['webhook-signature'],
+  }
+  expect(await run('sh', ['main.sh'], cwd, given)).toEqual({ code: 0, output: EXPECTED })
 })
 
 function leaveOut(context: { skip(note?: string): never }, language: string, { output }: Outcome): never {
