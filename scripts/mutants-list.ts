@@ -95,8 +95,8 @@ export const MUTANTS: Breakage[] = [
     name: 'the mail is written outside the transaction',
     file: RECORDING,
     edits: [
-      ['      ...mailStatements(applied, now),\n', ''],
-      ['      COMMIT,\n    ])', '      COMMIT,\n      ...mailStatements(applied, now),\n    ])'],
+      ['      ...mails,\n', ''],
+      ['      COMMIT,\n    ])', '      COMMIT,\n      ...mails,\n    ])'],
     ],
     tests: [RECORDING_TEST],
   },
