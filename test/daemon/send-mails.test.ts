@@ -1,4 +1,7 @@
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
 import { sendMails } from '../../daemon/jobs/send-mails.ts'
 import { createMailTransport } from '../../daemon/mail-transport.ts'
@@ -40,6 +43,28 @@ test('a mail shows endpoint, events, since when, how often and why, to one recip
   expect(raw).not.toContain('Asha')
   expect(raw).not.toContain('Party')
   expect(raw).toContain('Webhook failing')
+})
+
+test('without a mail server a mail is a line of the outbox', async () => {
+  const { db, world } = own
+  const dataDir = mkdtempSync(join(tmpdir(), 'lis-mails-'))
+  const webhook = await own.failingFor(23)
+  const [row] = await warn(webhook.id)
+  const transport = createMailTransport({ smtpUrl: undefined, from, dataDir, now: () => world.clock.now() })
+  await sendMails({ database: db.database, clock: world.clock, log, transport, from }).run()
+  const file = join(dataDir, 'outbox', 'mails.ndjson')
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n')
+  expect(lines.map((line) => JSON.parse(line))).toEqual([
+    {
+      at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]{12}Z$/),
+      to: 'account-admin@example.com',
+      subject: expect.stringMatching(/^Webhook failing/),
+      text: expect.stringContaining(`Failing since: ${row.failing_since.toISOString()}`),
+      headers: { from, 'message-id': expect.stringMatching(/^<[^<>@\s]+@[^<>@\s]+>$/) },
+    },
+  ])
+  expect(statSync(file).mode & 0o077).toBe(0)
+  rmSync(dataDir, { recursive: true })
 })
 
 test('a mail names the party and the number of the account’s webhooks when several share the URL, a mail for each', async () => {
