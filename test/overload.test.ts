@@ -34,7 +34,7 @@ test('of more calls than can be answered soon some are 503 with Retry-After at o
   const lab = await buildLab(app, account)
   const key = await buildOperatorKey(app)
   const calls = { token: account.token }
-  // Known from here on: an account is read once a second.
+  // Known from here on, for half a second.
   expect((await app.call('GET', '/client/labs', calls)).status).toBe(200)
   const other = await createConnection(driverOptions(app.mysqlUrl))
   await other.query('LOCK TABLES labs WRITE')

@@ -36,7 +36,8 @@ export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
     if (stopping() || !(await claimPurge(database.knex, now, later(clock, PURGE_LEASE_MS), latest))) return
     const cutoffs = cutoffsOf(now, settings)
     // What a clock that is put right again has not seen expire is not removed by what it showed at the beginning.
-    const isOver = () => stopping() || clock.now() < now
+    let isCut = false
+    const isOver = () => (isCut ||= stopping() || clock.now() < now)
     for (const step of [...logPurgeSteps(cutoffs), ...purgeSteps(cutoffs)]) {
       try {
         await purge(deps, step, isOver)
@@ -45,7 +46,7 @@ export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
         log.warn('purge.failed', { ...errorFields(error), operation: step.name })
       }
     }
-    await recordPurgeDue(database.knex, isOver() ? clock.now() : later(clock, PURGE_EVERY_MS))
+    await recordPurgeDue(database.knex, isCut ? clock.now() : later(clock, PURGE_EVERY_MS))
   }
 }
 

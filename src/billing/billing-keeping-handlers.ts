@@ -85,8 +85,8 @@ export function billingKeepingHandlers({ database }: HandlerDeps): BillingKeepin
     async listRateListPrices({ path, query, operator }) {
       requireRole(operator, 'staff')
       const { limit, after } = pageOf(query, 2)
-      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const last = after && { rateListType: after[0]!, itemId: requireIds([after[1]!])[0]! }
+      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const rows = await listRateListPrices(knex, lab, query.rateListType, last, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, (row) => [row.rateListType, row.item.id])
       return { status: 200, body: { prices: shown.map((row) => toPriceRow(lab.id, row)), nextCursor } }

@@ -8,8 +8,8 @@ import type { components } from '../generated/client.ts'
 /** openapi-typescript makes the schema's "one of the arrays" alternatives to the whole; the validator does not. */
 export type PreBookingRequest = Extract<components['schemas']['PreBookingRequest'], { labID: string }>
 
-/** More than these no error has room for. */
-const MAX_NAMED = 100
+/** So much of a list one fault has room for, in characters, beside others in the same error. */
+const MOST_NAMED = 1800
 
 /** A test or package. `itemId` and `price` null: unmapped, for staff to resolve. */
 export interface PreBookingItem {
@@ -108,9 +108,16 @@ export function notListed(field: string, allowed: string[], code: string, value?
     const fault = 'can not be sent: the account has none'
     return badRequest(`${field} ${sent && `${sent} `}${fault}`, code, field, fault)
   }
-  const rest = allowed.length > MAX_NAMED ? ` and ${allowed.length - MAX_NAMED} more` : ''
-  const fault = `must be one of ${allowed.slice(0, MAX_NAMED).join(', ')}${rest}`
+  const fault = `must be one of ${namesOf(allowed)}`
   return badRequest(`${field} ${fault}${sent && `, not ${sent}`}`, code, field, fault)
+}
+
+/** Whole names, as many as there is room for. */
+function namesOf(allowed: string[]): string {
+  let characters = 0
+  const named = allowed.filter((name) => (characters += name.length + 2) <= MOST_NAMED)
+  const rest = allowed.length > named.length ? ` and ${allowed.length - named.length} more` : ''
+  return `${named.join(', ')}${rest}`
 }
 
 /** The contract lets through exactly one of the two ids. */

@@ -104,9 +104,10 @@ export function importHandlers({ database, clock }: HandlerDeps): ImportHandlers
     async listImportRefusals({ path, query, operator }) {
       requireRole(operator, 'admin')
       const { limit, after } = pageOf(query)
+      const afterLine = lineOf(after)
       const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const { id } = await getImportOf(knex, lab, path.importId)
-      const rows = await listRefusals(knex, id, lineOf(after), limit + 1)
+      const rows = await listRefusals(knex, id, afterLine, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, ({ line }) => [String(line)])
       return { status: 200, body: { refusals: shown, nextCursor } }
     },

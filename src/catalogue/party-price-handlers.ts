@@ -39,8 +39,8 @@ export function partyPriceHandlers({ database }: HandlerDeps): PartyPriceHandler
     async listPartyPrices({ path, query, operator }) {
       requireRole(operator, 'staff')
       const { limit, after } = pageOf(query, 2)
-      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const [partyId, itemId] = requireIds(after ?? [])
+      const lab = requireLabOf(operator, await findLabOfAnyAccount(knex, path.labID))
       const last = partyId === undefined ? undefined : { partyId, itemId: itemId! }
       const rows = await listPartyPrices(knex, lab, query.partyId, last, limit + 1)
       const { shown, nextCursor } = cutPage(rows, limit, (row) => [row.partyId, row.item.id])

@@ -117,12 +117,9 @@ export async function eraseEvents(
     .where((open) => open.where({ state: 'offered' }).orWhereNotNull('due_at'))
     .update({ state: 'expired', decided_at: now, due_at: null })
   await trx('event_bodies').whereIn('event_id', eventIds).update({ body: ERASED_BODY })
-  // Whoever queues one again holds its body: what they have committed since the copies were looked for is found here. They keep their place
-  // in the lane, which was woken with them.
-  await trx('delivery_queue')
-    .whereIn('event_id', eventIds)
-    .whereNot({ epoch: ERASED_EPOCH })
-    .update({ epoch: ERASED_EPOCH })
+  // Whoever queues one again holds its body: what they have committed since the copies were looked for is found here. Its lane is locked
+  // behind the body for once: where that closes a circle, the server lets one of the two begin again.
+  await stopCopies(trx, eventIds, now)
   const rows = eventIds.map((id) => ({ event_id: id, erasure_id: erasureId }))
   await trx('erased_events').insert(rows).onConflict().ignore()
   return { events: eventIds.length, messages, answers: await eraseAnswers(trx, eventIds) }

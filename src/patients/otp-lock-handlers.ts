@@ -4,7 +4,7 @@
 import { findAccountFor } from '../auth/staff-access.ts'
 import type { HandlerDeps, OperatorHandler } from '../handlers.ts'
 import { findOtpContact, lockOtpContact, updateOtpContact } from './otp-repository.ts'
-import { contactHash, type OtpContact } from './otp-rules.ts'
+import { contactHash, lockMovedBack, type OtpContact } from './otp-rules.ts'
 import { findPatientIdOfContact } from './patient-matching.ts'
 
 interface OtpLockHandlers {
@@ -39,7 +39,8 @@ export function otpLockHandlers({ database, clock, keys }: HandlerDeps): OtpLock
 
 /** A contact that never asked for a code is like one without failures. */
 function toOtpLock(contact: OtpContact | undefined, now: Date) {
-  const lockedUntil = contact?.lockedUntil && contact.lockedUntil > now ? contact.lockedUntil : null
+  const until = contact && (lockMovedBack(contact, now) ?? contact.lockedUntil)
+  const lockedUntil = until && until > now ? until : null
   return {
     locked: lockedUntil !== null,
     lockedUntil: lockedUntil?.toISOString() ?? null,

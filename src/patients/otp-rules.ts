@@ -86,10 +86,10 @@ export function judgeOtpRequest(
   // One without tries serves nobody: a token for it could only be refused.
   if (isRecent && !alive.usedAt && !isSpent(alive)) return 'repeat'
   const past = sentAt.filter((time) => !isAhead(time, now))
-  // However often the clock is set back, a day has no more codes than that.
+  // However often the clock is set back within a day, that day has no more codes.
   const ofTheDay = sentAt.filter((time) => time.getTime() - now.getTime() <= LONGEST_LIMIT_MS)
   const waitMs = Math.max(freeInMs(past, SHORT_LIMIT, now), freeInMs(ofTheDay, DAY_LIMIT, now))
-  if (waitMs > 0) throw otpLimited(Math.min(waitMs, LONGEST_LIMIT_MS))
+  if (waitMs > 0) throw otpLimited(waitMs)
   return 'send'
 }
 

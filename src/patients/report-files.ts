@@ -40,7 +40,7 @@ export function serveReportFiles(deps: ReportFileDeps): RequestHandler {
     if (!isValidLink(deps.keys, 'report', reportId, query, deps.clock.now())) {
       throw new DomainError('forbidden', 'invalid_report_link', 'the link is wrong or expired: list the reports again')
     }
-    const opened = await deps.workload.budget().spend(() => openCurrent(deps, reportId))
+    const opened = await openCurrent(deps, reportId)
     if (!opened) throw notFound('the file of this report is gone')
     try {
       await sendFile(req, res, { ...opened, reportId })
@@ -51,10 +51,11 @@ export function serveReportFiles(deps: ReportFileDeps): RequestHandler {
 }
 
 /** A draft may be given another file between the look at which it has and its opening. */
-async function openCurrent({ knex, reportStore }: ReportFileDeps, reportId: string) {
+async function openCurrent({ knex, reportStore, workload }: ReportFileDeps, reportId: string) {
+  const budget = workload.budget()
   let last: string | undefined
   for (;;) {
-    const fileId = await findStoredFileId(knex, reportId)
+    const fileId = await budget.spend(() => findStoredFileId(knex, reportId))
     if (fileId === undefined || fileId === last) return undefined
     const file = await reportStore.open(fileId)
     if (file) return { file, fileId }

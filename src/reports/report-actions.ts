@@ -2,8 +2,8 @@
  * What staff do with reports: under the lock of their bill, with the event, in the caller's transaction.
  */
 import type { BillingCall, FileDiscardingCall } from '../billing/bill-actions.ts'
-import { claimBill, completeWhenReported } from '../billing/bill-actions.ts'
-import { reportTestsOf, type Bill } from '../billing/bill-rules.ts'
+import { completeWhenReported } from '../billing/bill-actions.ts'
+import { nextBillStatus, reportTestsOf, type Bill } from '../billing/bill-rules.ts'
 import { lockBill, updateBill, updateReportOfItems } from '../billing/bills-repository.ts'
 import { findLab } from '../catalogue/labs-repository.ts'
 import { listErasedRecords } from '../erasure/erasures-repository.ts'
@@ -19,7 +19,14 @@ import {
   updateBillReport,
 } from './bill-reports-repository.ts'
 import type { PublishedLinks } from '../signed-link.ts'
-import { itemAt, positionsToReport, requireReportAction, type BillReport, type ReportAction } from './report-rules.ts'
+import {
+  itemAt,
+  positionsToReport,
+  requireItems,
+  requireReportAction,
+  type BillReport,
+  type ReportAction,
+} from './report-rules.ts'
 import type { StoredFile } from './report-store.ts'
 
 /** @throws 400 for an unknown item, 404, 409 */
@@ -29,7 +36,10 @@ export async function createReport(
   items: number[] | undefined,
 ): Promise<BillReport> {
   const { trx, now } = call
-  const { bill } = await claimBill(call, billId, 'createReport')
+  const bill = await lockBill(trx, call.accountId, billId)
+  if (!bill) throw notFound('bill not found')
+  requireItems(bill, items)
+  nextBillStatus('createReport', bill)
   await requireKept(call, bill)
   const positions = positionsToReport(bill, items)
   const report: BillReport = {

@@ -58,17 +58,21 @@ export function positionsToReport(bill: Bill, named: number[] | undefined): numb
       throw invalidState(`the bill is ${bill.status}, and each of its items is in a report`)
     return open
   }
-  named.forEach((number, index) => {
-    if (bill.items[number - 1]) return
-    const fault = `must be at most ${bill.items.length}: the bill has no more items`
-    throw badRequest(`items.${index} ${fault}`, 'unknown_item', `items.${index}`, fault)
-  })
   const positions = [...new Set(named)].map((number) => number - 1)
   const taken = positions.find((position) => itemAt(bill, position).reportId !== null)
   if (taken !== undefined) {
     throw invalidState(`item ${taken + 1} is in the report ${itemAt(bill, taken).reportId} already`)
   }
   return positions
+}
+
+/** @throws 400 */
+export function requireItems(bill: Bill, named: number[] = []): void {
+  named.forEach((number, index) => {
+    if (bill.items[number - 1]) return
+    const fault = `must be at most ${bill.items.length}: the bill has no more items`
+    throw badRequest(`items.${index} ${fault}`, 'unknown_item', `items.${index}`, fault)
+  })
 }
 
 export function itemAt(bill: Bill, position: number): BillItem {

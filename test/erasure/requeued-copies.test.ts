@@ -38,7 +38,8 @@ test('is queued as one that is not to be sent, whenever it comes', async () => {
   await daemon.route()
   expect(await daemon.take(id)).toBe(true)
   await daemon.record((await daemon.waiting(id)).map((copy) => ({ copy, ok: true })))
-  await knex('lanes').where({ webhook_id: id }).update({ owner: null })
+  const lane = () => knex('lanes').where({ webhook_id: id }).first('queue_moves', 'settings_changed_at')
+  const before = await lane()
   const webhook = (await findLogWebhook(knex, world.accountId, world.labId, id, 'whole_lab'))!
   const now = world.clock.now()
   await whileAsked(
@@ -48,5 +49,10 @@ test('is queued as one that is not to be sent, whenever it comes', async () => {
     () => db.database.transaction((trx) => redeliver(trx, webhook, eventId, false, now)),
   )
   expect(await knex('delivery_queue').where({ event_id: eventId }).pluck('epoch')).toEqual([0])
+  // And whoever has the lane, and may have read the copy in between, is told to read anew.
+  const after = await lane()
+  expect(after.queue_moves).toBe(before.queue_moves + 1)
+  expect([before.settings_changed_at, after.settings_changed_at]).toEqual([null, now])
+  await knex('lanes').where({ webhook_id: id }).update({ owner: null })
   await knex('delivery_queue').delete()
 })

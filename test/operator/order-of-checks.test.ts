@@ -1,6 +1,7 @@
 /** Decisions 9: what the request alone shows is 400, also where there is nothing at its path; unknown ids come before a conflict. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '../../src/ids.ts'
+import { encodeCursor } from '../../src/paging.ts'
 import { done, openStaffWorld, type StaffWorld } from '../staff/staff-world.ts'
 import { operator, startTestApp, type TestApp } from '../support/app.ts'
 import { buildOperatorKey } from '../support/builders.ts'
@@ -30,8 +31,11 @@ test.each(lists.map(({ operationId, path }) => [operationId, path]))(
   '%s refuses a cursor that is none before it looks for anything',
   async (_operationId, path) => {
     const nowhere = path.replaceAll(/\{\w+\}/g, () => newId(0))
-    const { status, body } = await app.call('GET', nowhere, { token, query: { cursor: '!', webhookId: newId(0) } })
-    expect([status, body.error.details]).toEqual([400, expect.stringContaining('cursor')])
+    // None that can be read, and two that can and hold nothing of the list.
+    for (const cursor of ['!', encodeCursor(['x']), encodeCursor(['x', 'x'])]) {
+      const { status, body } = await app.call('GET', nowhere, { token, query: { cursor, webhookId: newId(0) } })
+      expect([cursor, status, body.error.details]).toEqual([cursor, 400, expect.stringContaining('cursor')])
+    }
   },
 )
 

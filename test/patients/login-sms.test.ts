@@ -1,5 +1,6 @@
 /** What becomes of the text message that a one-time password goes out by. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { monotonicMs } from '../../src/clock.ts'
 import { unseal } from '../../src/crypto.ts'
 import { createLogger } from '../../src/logger.ts'
 import { SmsSender } from '../../src/patients/sms-sender.ts'
@@ -77,6 +78,33 @@ test('a process that stops begins none of those that were left, however many the
   expect(calls).toBe(1)
   app.sms.down = false
   await app.smsSender.sendDue()
+})
+
+test('an SMS is begun at any moment of its spread, behind the answer, and a stop waits for those that are not begun', async () => {
+  const { database, clock, keys } = app
+  const begunAtMs: number[] = []
+  const gateway = { send: async () => void begunAtMs.push(monotonicMs()) }
+  const deps = { knex: database.knex, clock, keys, logger: createLogger('api', 'silent'), gateway }
+  const sender = new SmsSender({ ...deps, spreadMs: 400 })
+  app.sms.down = true
+  for (let n = 0; n < 12; n++) {
+    contact = newContact()
+    await buildPatient(app, account, { contact })
+    await requestOtp()
+  }
+  app.sms.down = false
+  // As they are when they have just been written.
+  await database.knex('sms_messages').whereNull('sent_at').update({ tries: 0 })
+  const ids: string[] = await database.knex('sms_messages').whereNull('sent_at').whereNotNull('due_at').pluck('id')
+  app.clock.advance(10 * SECOND)
+  const startedAtMs = monotonicMs()
+  for (const id of ids) sender.sendSoon(id)
+  await sender.stop()
+  expect(begunAtMs).toHaveLength(12)
+  const delays = begunAtMs.map((ms) => ms - startedAtMs)
+  // Twelve at random within 400 ms: all in one half of it once in some 2,000 times.
+  expect(Math.max(...delays)).toBeGreaterThan(100)
+  expect(Math.max(...delays) - Math.min(...delays)).toBeGreaterThan(60)
 })
 
 test('an SMS is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {

@@ -62,7 +62,10 @@ describe('the store', () => {
       await trx('bills').where({ id: billId }).forUpdate().first('id')
       const waiting = world.putPdf(`/reports/${reportId}/upload`)
       // As a sweep would that takes it for an old one.
-      const added = await vi.waitUntil(() => files().find((name) => !before.includes(name) && name.endsWith('.pdf')))
+      const added = await vi.waitUntil(
+        () => files().find((name) => !before.includes(name) && name.endsWith('.pdf')),
+        10_000,
+      )
       rmSync(join(reportFolder(app.dataDir), added))
       return () => waiting
     })

@@ -26,7 +26,8 @@ afterAll(async () => {
 async function follow(link: string, lateMs: number) {
   const url = new URL(link)
   url.port = String(slowApp.port)
-  proxy.delayOf = () => lateMs
+  // What is asked for the link: a connection's own first words are not.
+  proxy.delayOf = (sql) => (/^select/i.test(sql) ? lateMs : 0)
   const startedAtMs = monotonicMs()
   const answer = await fetch(url)
   const ms = monotonicMs() - startedAtMs
@@ -45,6 +46,9 @@ test('a quotation whose statements are slow each, and a report whose one is', { 
   const { reportId } = await uploadedReport(world)
   done(await world.post(`/reports/${reportId}/sign-off`))
   const { reportUrl } = done(await world.get(`/reports/${reportId}`))
+  expect((await follow(quotation, 0)).answer.status).toBe(200)
+  // Its file is in the other one's folder.
+  expect((await follow(reportUrl, 0)).answer.status).toBe(404)
   for (const [link, lateMs] of [
     [quotation, 1500],
     [reportUrl, 6000],
@@ -52,6 +56,7 @@ test('a quotation whose statements are slow each, and a report whose one is', { 
     const { answer, ms } = await follow(link, lateMs)
     expect([answer.status, ((await answer.json()) as any).error.code]).toEqual([503, 'unavailable'])
     expect(answer.headers.get('retry-after')).toMatch(/^\d+$/)
+    expect(ms).toBeGreaterThan(3900)
     expect(ms).toBeLessThan(5500)
   }
   expect((await follow(quotation, 0)).answer.status).toBe(200)
