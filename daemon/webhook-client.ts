@@ -122,6 +122,8 @@ const UNUSABLE_ENDPOINT: AttemptOutcome = {
   durationMs: 0,
 }
 
+class OutOfTime extends Error {}
+
 class Attempt implements Exchange, Settling {
   readonly #shared: Shared
   readonly #target: RequestTarget
@@ -155,7 +157,9 @@ class Attempt implements Exchange, Settling {
     this.#starting = false
   }
 
+  /** @throws where the process stood still while it was being connected: what is out of time already is not sent, and then sent again */
   bytes(memory: RequestMemory | undefined): Buffer {
+    if (monotonicMs() - this.#startedAtMs >= this.#shared.headDeadlineMs) throw new OutOfTime()
     const { headers, body } = this.#request
     return requestBytes(this.#target, headEnd(headers, body), body, memory)
   }
@@ -185,6 +189,7 @@ class Attempt implements Exchange, Settling {
   failed(error: Error, untouched: boolean): void {
     // The verdict fell with the head; what becomes of the body changes nothing.
     if (this.#outcome) return this.settle()
+    if (error instanceof OutOfTime) return this.timeOut()
     const fault = attemptFault(error)
     if (fault.class === 'reset' && untouched && !this.#retried) return this.#retry()
     this.#fail(fault.class, fault.error)

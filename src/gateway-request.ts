@@ -6,6 +6,7 @@ import { appendFile, mkdir } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { join } from 'node:path'
+import { monotonicMs } from './clock.ts'
 
 const BODY_READ_BYTES = 16_384
 /** Behind the head, which has said it all. */
@@ -65,6 +66,7 @@ export function postToGateway({ url, idempotencyKey, content, deadlineMs }: Gate
     })
     // One deadline of our own: Node's time limits start again with every byte that drips in. Where this process stood still, what
     // has come meanwhile is looked at before it: a yes that goes unheard would be a message that is handed over twice.
+    const startedAtMs = monotonicMs()
     const giveUp = () => outgoing.destroy(new GatewayFault('ETIMEDOUT', true))
     const deadline = setTimeout(() => setImmediate(giveUp), deadlineMs)
     outgoing.on('response', (incoming) => {
@@ -90,7 +92,14 @@ export function postToGateway({ url, idempotencyKey, content, deadlineMs }: Gate
       if (fault) reject(fault)
       else resolve()
     })
-    outgoing.end(body)
+    // Nothing is written before there is a connection: where this process stood still meanwhile, what is out of time already would be
+    // handed over, and handed over again.
+    outgoing.on('socket', (socket) => {
+      socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => {
+        if (monotonicMs() - startedAtMs >= deadlineMs) giveUp()
+        else outgoing.end(body)
+      })
+    })
   })
 }
 

@@ -89,3 +89,24 @@ test('an answer that came in time is heard, also by a process that stood still u
     await gateway.terminate()
   }
 })
+
+test('what is still being connected when the process stops is not sent once its time is over', async () => {
+  let received = 0
+  for (let n = 0; n < 6; n++) {
+    const server = createServer((_req, res) => {
+      received += 1
+      res.end()
+    })
+    servers.push(server)
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
+    const fault = postToGateway({ url, idempotencyKey: 'evt_1', content: {}, deadlineMs: DEADLINE_MS }).then(
+      () => undefined,
+      (error: GatewayFault) => error.code,
+    )
+    // The server is in this process: it takes nothing until later either.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, DEADLINE_MS + 50)
+    expect(await fault).toBe('ETIMEDOUT')
+  }
+  expect(received).toBe(0)
+})

@@ -30,7 +30,9 @@ export interface PurgeExpiredDeps {
  */
 export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
   const { database, clock, log, settings, stopping } = deps
+  const isTrusted = trustedClock(clock)
   return async () => {
+    if (!isTrusted()) return
     const now = clock.now()
     const latest = later(clock, PURGE_EVERY_MS)
     if (stopping() || !(await claimPurge(database.knex, now, later(clock, PURGE_LEASE_MS), latest))) return
@@ -47,6 +49,33 @@ export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
       }
     }
     await recordPurgeDue(database.knex, isCut ? clock.now() : later(clock, PURGE_EVERY_MS))
+  }
+}
+
+/** More than clocks are set by all the time. */
+const JUMP_MS = 60_000
+/** So long a clock that was set forward has to stay as it is. */
+const TRUST_AFTER_MS = 600_000
+
+/**
+ * What is purged is gone for good: by a clock that was set forward a moment ago, and may be put right again, nothing is.
+ * @returns whether the clock may be gone by; to be asked each minute or so
+ */
+function trustedClock(clock: Clock): () => boolean {
+  let aheadMs = 0
+  let sinceMs = -Infinity
+  let last = { timeMs: clock.nowMs(), atMs: monotonicMs() }
+  return () => {
+    const [timeMs, atMs] = [clock.nowMs(), monotonicMs()]
+    const gainedMs = timeMs - last.timeMs - (atMs - last.atMs)
+    last = { timeMs, atMs }
+    if (gainedMs > JUMP_MS) sinceMs = atMs
+    if (Math.abs(gainedMs) > JUMP_MS) aheadMs += gainedMs
+    if (aheadMs <= JUMP_MS || atMs - sinceMs > TRUST_AFTER_MS) {
+      aheadMs = 0
+      return true
+    }
+    return false
   }
 }
 

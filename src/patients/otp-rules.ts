@@ -13,7 +13,7 @@ const MAX_TRIES = 5
 /** A request this soon after a code that still serves is about that same code. */
 const REPEAT_MS = 30_000
 /** How far ahead the clock of another process may be. A code that was sent later is one before the clock was set back. */
-const CLOCK_TOLERANCE_MS = 5000
+export const CLOCK_TOLERANCE_MS = 5000
 /** [how many codes may be sent, in which time] */
 const SHORT_LIMIT: [number, number] = [5, 10 * 60_000]
 const DAY_LIMIT: [number, number] = [10, 24 * 3600_000]

@@ -65,11 +65,16 @@ export async function giveUpSms(trx: Knex.Transaction, smsId: string): Promise<n
   return trx('sms_messages').where({ id: smsId }).whereNotNull('due_at').update({ content: null, due_at: null })
 }
 
-/** Messages whose code has expired are given up, and their content goes. @returns how many */
-export async function recordSmsExpired(knex: Knex, now: Date): Promise<number> {
+/**
+ * Messages whose code has expired are given up, and their content goes; also those whose code was made while the clock was ahead, and
+ * serves nobody any more.
+ * @param latest when a code of now expires
+ * @returns how many
+ */
+export async function recordSmsExpired(knex: Knex, now: Date, latest: Date): Promise<number> {
   return knex('sms_messages')
     .whereNotNull('due_at')
-    .where('expires_at', '<=', now)
+    .where((over) => over.where('expires_at', '<=', now).orWhere('expires_at', '>', latest))
     .update({ content: null, due_at: null })
 }
 

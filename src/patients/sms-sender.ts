@@ -11,6 +11,7 @@ import { seal, unseal, type Keys } from '../crypto.ts'
 import { leavesTimeToCall } from '../gateway-request.ts'
 import { errorFields, type Logger } from '../logger.ts'
 import type { SmsGateway } from './sms-gateway.ts'
+import { CLOCK_TOLERANCE_MS, CODE_TTL_MS } from './otp-rules.ts'
 import { claimSms, findNewSms, listDueSms, recordSmsExpired, recordSmsSent, type Sms } from './sms-repository.ts'
 
 /** Longer than a try takes, so that two processes never send one message at the same time. */
@@ -69,7 +70,8 @@ export class SmsSender {
   async sendDue(): Promise<void> {
     const { knex, clock } = this.#deps
     // Two processes that look at once may each wait for rows of the other: the server lets one of them begin again.
-    await withinBudget(() => recordSmsExpired(knex, clock.now()))
+    const latest = new Date(clock.nowMs() + CODE_TTL_MS + CLOCK_TOLERANCE_MS)
+    await withinBudget(() => recordSmsExpired(knex, clock.now(), latest))
     for (const sms of await listDueSms(knex, clock.now(), MESSAGES_AT_A_TIME)) {
       // Each may take as long as the gateway: what waits goes out by another process, or never, once its code has expired.
       if (this.#stopping) return

@@ -50,10 +50,10 @@ export function judgeAttempt(
   if (verdict.ok) return { health: HEALTHY, effects: [] }
   const failing: WebhookHealth = {
     // Later failures never move it.
-    firstFailureAt: health.firstFailureAt ?? endedAt,
+    firstFailureAt: notAheadOf(endedAt, health.firstFailureAt) ?? endedAt,
     failedAttempts: health.failedAttempts + 1,
     lastError: verdict.error,
-    warnedAt: health.warnedAt,
+    warnedAt: notAheadOf(endedAt, health.warnedAt),
   }
   const failingSeconds = secondsBetween(failing.firstFailureAt!, endedAt)
   const effects: HealthEffect[] = []
@@ -79,6 +79,13 @@ export function judgeClock(health: WebhookHealth, now: Date, limits: HealthLimit
     health.warnedAt === null &&
     secondsBetween(health.firstFailureAt, now) >= limits.warnByClockSeconds
   return due ? { health: { ...health, warnedAt: now }, effects: ['warn'] } : { health, effects: [] }
+}
+
+/** Attempts that overlap end in no order; a time that lies further ahead was written by a clock that has been set back since. */
+const AHEAD_MS = 60_000
+
+function notAheadOf(endedAt: Date, time: Date | null): Date | null {
+  return time && time.getTime() - endedAt.getTime() > AHEAD_MS ? endedAt : time
 }
 
 function secondsBetween(from: Date, to: Date): number {

@@ -18,7 +18,7 @@ const ENDPOINT = `
   const { readFileSync } = require('node:fs')
   const [cert, key] = process.argv.slice(1).map((file) => readFileSync(file))
   const server = require('node:https').createServer({ cert, key }, (request, response) => {
-    process.send('received')
+    process.send(Number(process.hrtime.bigint() / 1000000n))
     const afterMs = Number(request.url.slice(1))
     if (afterMs >= 0) setTimeout(() => response.writeHead(204).end(), afterMs)
   })
@@ -77,3 +77,29 @@ test('one that comes late, while the process looks on, does not count', async ()
   expect(await post(DEADLINE_MS + 50, false)).toMatchObject({ ok: false, class: 'timeout' })
   expect(await post(50, false)).toMatchObject({ ok: true, class: 'ok' })
 })
+
+test('what is still being connected when the process stops is not sent once its time is over', async () => {
+  /** When, by the machine's monotonic clock, which all processes have. */
+  const receivedAtMs: number[] = []
+  const note = (atMs: unknown) => receivedAtMs.push(atMs as number)
+  endpoint.on('message', note)
+  // At every step of the way: a look each at what has come.
+  for (let steps = 0; steps < 16; steps++) {
+    const own = createWebhookClient(
+      { policy: createAddressPolicy({ allow: ['127.0.0.0/8'] }), caFiles: [tls.caFile] },
+      DEADLINE_MS,
+    )
+    const startedAtMs = Number(process.hrtime.bigint() / 1_000_000n)
+    const url = `https://127.0.0.1:${port}/-1`
+    const outcome = own.post({ accountId: 'any', endpoint: url, headers: {}, body: Buffer.from('{}') })
+    for (let n = 0; n < steps; n++) await new Promise((resolve) => setImmediate(resolve))
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, DEADLINE_MS + 200)
+    expect(await outcome).toMatchObject({ ok: false, class: 'timeout' })
+    await own.close()
+    // A message of the endpoint's own process is on its way.
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    const late = receivedAtMs.filter((atMs) => atMs > startedAtMs + DEADLINE_MS)
+    expect([steps, late]).toEqual([steps, []])
+  }
+  endpoint.off('message', note)
+}, 60_000)

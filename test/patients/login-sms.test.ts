@@ -107,6 +107,22 @@ test('an SMS is begun at any moment of its spread, behind the answer, and a stop
   expect(Math.max(...delays) - Math.min(...delays)).toBeGreaterThan(60)
 })
 
+test('an SMS of a code that was made while the clock was ahead is given up', async () => {
+  app.sms.down = true
+  const ahead = 30 * 24 * 60 * MINUTE
+  app.clock.advance(ahead)
+  account = await buildAccount(app)
+  contact = newContact()
+  await buildPatient(app, account, { contact })
+  await requestOtp()
+  app.clock.advance(-ahead)
+  await app.database.knex('sms_messages').whereNotNull('due_at').update({ due_at: app.clock.now() })
+  app.sms.down = false
+  await app.smsSender.sendDue()
+  expect(texts()).toEqual([])
+  expect(await app.database.knex('sms_messages').whereNotNull('due_at')).toEqual([])
+})
+
 test('an SMS is sent once by processes that all look at once, and none of them is the victim of a deadlock', async () => {
   for (let round = 0; round < 15; round++) {
     app.clock.advance(MINUTE)

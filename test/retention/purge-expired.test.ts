@@ -1,4 +1,5 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { performance } from 'node:perf_hooks'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { purgeExpired } from '../../daemon/jobs/purge-expired.ts'
 import { startHttpsReceiver, type HttpsReceiver } from '../../scripts/https-receiver.ts'
 import { newId } from '../../src/ids.ts'
@@ -320,6 +321,27 @@ describe('of several daemons', () => {
     const clock = daysLater(31)
     await knex()('purge_runs').insert({ name: 'expired', due_at: new Date(clock.nowMs() + 365 * DAY_MS) })
     await purgeWith(clock)
+    expect(await countsOf(id)).toMatchObject({ bodies: 0 })
+  })
+
+  test('none goes by a clock that was set forward a moment ago, and may be put right again', async () => {
+    const { id } = await world.event()
+    await knex()('unrouted_events').delete()
+    const clock = daysLater(0)
+    const run = purgeExpired({ database: db.database, clock, log, settings, stopping: () => false })
+    clock.advance(365 * DAY_MS)
+    await run()
+    expect(await countsOf(id)).toMatchObject({ bodies: 1 })
+    clock.advance(-365 * DAY_MS)
+    await run()
+    expect(await countsOf(id)).toMatchObject({ bodies: 1 })
+    // One that stays as it is is gone by in the end.
+    clock.advance(365 * DAY_MS)
+    await run()
+    vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 601_000)
+    clock.advance(601_000)
+    await run()
+    vi.restoreAllMocks()
     expect(await countsOf(id)).toMatchObject({ bodies: 0 })
   })
 

@@ -124,13 +124,15 @@ async function cycle(clock: TestClock): Promise<Cycle> {
   clock.advance(3_600_000)
   await insertHistory(EVENTS, clock.nowMs() - 200 * DAY_MS, clock.nowMs() - 91 * DAY_MS)
   const fullBytes = await bytesOfTables()
-  const purge = purgeExpired({
-    database: db.database,
-    clock,
-    log: createLogger('daemon', 'silent'),
-    settings: { payloadRetentionDays: 30, logRetentionDays: 90 },
-    stopping: () => false,
-  })
+  // Each of a daemon that has just begun: it has not seen the clock before it was set forward.
+  const purge = () =>
+    purgeExpired({
+      database: db.database,
+      clock,
+      log: createLogger('daemon', 'silent'),
+      settings: { payloadRetentionDays: 30, logRetentionDays: 90 },
+      stopping: () => false,
+    })()
   const probing = probe()
   const startedAtMs = monotonicMs()
   await purge()

@@ -59,6 +59,21 @@ describe('a failed attempt', () => {
   })
 })
 
+test('times that a clock which was set back has left ahead count as now; one that overlapped may have ended a minute later', () => {
+  const failing = (firstFailure: number, warned?: number): WebhookHealth => ({
+    ...{ firstFailureAt: at(firstFailure), failedAttempts: 4, lastError: 'x' },
+    warnedAt: warned === undefined ? null : at(warned),
+  })
+  expect(fail(failing(60), 0).health.firstFailureAt).toEqual(at(60))
+  expect(fail(failing(61), 0).health.firstFailureAt).toEqual(at(0))
+  // From then on as ever.
+  expect(fail(fail(failing(25 * HOUR), 0).health, 24 * HOUR).effects).toEqual(['warn', 'auto_delete'])
+  const limits = { ...LIMITS, minWarningLeadSeconds: HOUR }
+  const warned = fail(failing(-24 * HOUR, 100 * HOUR), 0, 'x', limits)
+  expect([warned.health.warnedAt, warned.effects]).toEqual([at(0), []])
+  expect(fail(warned.health, HOUR, 'x', limits).effects).toEqual(['auto_delete'])
+})
+
 describe('a 2xx', () => {
   test('clears everything', () => {
     const warned = fail(failingSince(0), 13 * HOUR).health
