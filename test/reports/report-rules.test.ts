@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { Bill } from '../../src/billing/bill-rules.ts'
 import {
   positionsToReport,
+  requireItems,
   reportStateOf,
   requireReportAction,
   type BillReport,
@@ -30,7 +31,8 @@ test('a report covers what is named, each item once, or else what no report cove
 })
 
 test('an item that the bill does not have, or that is in a report already, is refused', () => {
-  expect(() => positionsToReport(bill(null), [2])).toThrow(expect.objectContaining({ code: 'unknown_item' }))
+  expect(() => requireItems(bill(null), [2])).toThrow(expect.objectContaining({ code: 'unknown_item' }))
+  expect(() => requireItems(bill(null), undefined)).not.toThrow()
   expect(() => positionsToReport(bill(null, 'r1'), [1, 2])).toThrow('item 2 is in the report r1 already')
   expect(() => positionsToReport(bill('r1'), undefined)).toThrow('each of its items is in a report')
 })
