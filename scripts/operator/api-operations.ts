@@ -35,6 +35,8 @@ export interface ApiOperation {
   body: { required: string[]; properties: Record<string, Schema> } | undefined
   /** Whether the body is a PDF. */
   takesFile: boolean
+  /** Whether a repeat under the same Idempotency-Key gets the first answer. */
+  takesKey: boolean
 }
 
 type Reference = { $ref?: string }
@@ -65,6 +67,7 @@ function toOperation(document: Document, method: string, path: string, operation
     method: method.toUpperCase(),
     path,
     takesFile: 'application/pdf' in (operation.requestBody?.content ?? {}),
+    takesKey: parameters.some(({ name }) => name === 'Idempotency-Key'),
     parameters: parameters.filter((parameter) => parameter.in !== 'header'),
     body: body && {
       required: body.required ?? [],

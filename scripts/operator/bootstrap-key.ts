@@ -5,6 +5,7 @@
 import { parseArgs } from 'node:util'
 import { describeConnectionFault } from '../../db/connection-fault.ts'
 import { connectDatabase, isConnectionFault } from '../../db/connection.ts'
+import { schemaIsCurrent } from '../../db/migrate.ts'
 import { insertAuditEntry } from '../../src/audit/audit-repository.ts'
 import { insertOperatorKey } from '../../src/auth/operator-keys-repository.ts'
 import { ConfigError, readConfig } from '../../src/config.ts'
@@ -25,6 +26,8 @@ export async function bootstrapKey(args: string[]): Promise<void> {
   const database = connectDatabase(url, 1)
   try {
     const nowMs = await database.readTimeMs()
+    if (!(await schemaIsCurrent(database.knex)))
+      throw new UsageFault('the database has no current schema: migrate it first')
     const createdAt = new Date(nowMs)
     const key = newSecret()
     const record = { id: newId(nowMs), name, role: 'admin' as const, accountId: null }
@@ -45,11 +48,16 @@ export async function bootstrapKey(args: string[]): Promise<void> {
       `${JSON.stringify({ keyId: id, ...rest, createdAt: createdAt.toISOString(), key }, null, 2)}\n`,
     )
   } catch (error) {
-    if (isConnectionFault(error)) throw new NoAnswer(describeConnectionFault(error, url))
+    if (isConnectionFault(error) || isRefusedByServer(error)) throw new NoAnswer(describeConnectionFault(error, url))
     throw error
   } finally {
     await database.close()
   }
+}
+
+/** The database is not there, or the user has no right to it: a sentence says so, not the statement with the key's hash. */
+function isRefusedByServer(error: unknown): boolean {
+  return [1044, 1049, 1142].includes((error as { errno?: number }).errno ?? 0)
 }
 
 function nameOf(args: string[]): string {

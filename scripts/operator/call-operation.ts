@@ -1,6 +1,7 @@
 /**
  * An operation of the contract as a command: its parameters and the fields of its body are options.
  */
+import { randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import type { ApiOperation, Schema } from './api-operations.ts'
 import { UsageFault } from './command-faults.ts'
@@ -8,6 +9,8 @@ import { createOperatorClient, readBytes, readText } from './operator-client.ts'
 import { printAnswer } from './print-answer.ts'
 
 const COMMON_OPTIONS = ['url', 'key-file', 'output', 'data']
+/** Of what creates something. */
+const KEY_OPTION = 'idempotency-key'
 
 /** `listAccounts` -> `list-accounts` */
 export function commandOf({ operationId }: ApiOperation): string {
@@ -15,9 +18,10 @@ export function commandOf({ operationId }: ApiOperation): string {
 }
 
 export function operationHelp(operation: ApiOperation): string {
-  const { parameters, body, takesFile } = operation
+  const { parameters, body, takesFile, takesKey } = operation
   const lines = [
     ...(takesFile ? [toLine('file', true, 'The PDF to send.')] : []),
+    ...(takesKey ? [toLine(KEY_OPTION, false, KEY_HELP)] : []),
     ...parameters.map(({ name, required, description }) => toLine(name, required, description)),
     ...Object.entries(body?.properties ?? {}).map(([name, schema]) =>
       toLine(name, body!.required.includes(name), `${schema.description ?? ''}${hintOf(schema)}`),
@@ -26,6 +30,9 @@ export function operationHelp(operation: ApiOperation): string {
   const usage = `Usage: node scripts/operator.ts ${commandOf(operation)} [--option value …]`
   return `${usage}\n\n${operation.summary} (${operation.method} ${operation.path}). ${operation.description}\n\n${lines.join('\n')}\n`
 }
+
+const KEY_HELP =
+  'The same for a repeat, which makes nothing a second time. By itself a call has one of its own, and is made again where there is no answer.'
 
 function toLine(name: string, required: boolean, description: string): string {
   return `  --${name}${required ? ' (required)' : ''}  ${description.replaceAll('\n', ' ')}`
@@ -48,7 +55,9 @@ export async function callOperation(operation: ApiOperation, args: string[]): Pr
   }
   const body = bodyOf(operation, values)
   const file = operation.takesFile ? readBytes(required(values, 'file')) : undefined
-  const callPage = () => client.call(operation.method, path, { query, body, file })
+  const idempotencyKey = operation.takesKey ? (one(values[KEY_OPTION]) ?? randomUUID()) : undefined
+  const repeatable = operation.takesKey
+  const callPage = () => client.call(operation.method, path, { query, body, file, idempotencyKey, repeatable })
   let answer = await callPage()
   while (values.all && typeof answer.nextCursor === 'string') {
     query.cursor = answer.nextCursor
@@ -61,7 +70,8 @@ type Values = Record<string, string | boolean | string[] | undefined>
 
 function readOptions(operation: ApiOperation, args: string[]): Values {
   const files = operation.takesFile ? ['file'] : []
-  const names = [...COMMON_OPTIONS, ...files, ...operation.parameters.map(({ name }) => name)]
+  const keys = operation.takesKey ? [KEY_OPTION] : []
+  const names = [...COMMON_OPTIONS, ...files, ...keys, ...operation.parameters.map(({ name }) => name)]
   const texts = Object.keys(operation.body?.properties ?? {})
   const options = Object.fromEntries([
     ...[...names, ...texts].map((name) => [
@@ -96,6 +106,8 @@ export function formatOf(value: Values[string]): 'json' | 'table' {
 /** The fields of `--data`, and over them those that are options of their own. */
 function bodyOf(operation: ApiOperation, values: Values): Record<string, unknown> | undefined {
   const { body } = operation
+  if (!body && values.data !== undefined)
+    throw new UsageFault(`${commandOf(operation)} takes no body: leave --data out`)
   if (!body) return undefined
   const fields: Record<string, unknown> = values.data === undefined ? {} : readData(one(values.data)!)
   for (const [name, schema] of Object.entries(body.properties)) {
@@ -109,7 +121,8 @@ function bodyOf(operation: ApiOperation, values: Values): Record<string, unknown
 
 function readData(data: string): Record<string, unknown> {
   const text = data === '-' ? readText('/dev/stdin') : data.startsWith('@') ? readText(data.slice(1)) : data
-  const fields = parseJson(text, 'data')
+  // Some editors begin a file with a mark of its encoding.
+  const fields = parseJson(text.replace(/^\ufeff/, ''), 'data')
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields)) {
     throw new UsageFault('--data must be a JSON object')
   }
@@ -121,6 +134,10 @@ function toValue(name: string, text: string, schema: Schema): unknown {
   if (isOfType(schema, 'string')) return text
   const wanted = [schema.type].flat().find((type) => type === 'number' || type === 'integer')
   if (wanted && !isNumber(text)) throw new UsageFault(`--${name} must be a number, not ${text}`)
+  if (wanted) return Number(text)
+  if (isOfType(schema, 'boolean') && text !== 'true' && text !== 'false') {
+    throw new UsageFault(`--${name} must be true or false, not ${text}`)
+  }
   return parseJson(text, name)
 }
 

@@ -20,6 +20,7 @@ export interface CallOptions {
   file?: Buffer | undefined
   /** Of a call that can be made twice without harm: it is made again when there is no answer. */
   repeatable?: boolean
+  idempotencyKey?: string | undefined
 }
 
 const TRIES = 6
@@ -42,11 +43,13 @@ export function createOperatorClient(options: {
     throw new UsageFault('--url must be a URL that begins with http')
   const key = readKey(options.keyFile)
 
-  async function callOnce(method: string, path: string, { query, body, file }: CallOptions): Promise<any> {
+  async function callOnce(method: string, path: string, options: CallOptions): Promise<any> {
+    const { query, body, file, idempotencyKey } = options
     const search = query && Object.keys(query).length > 0 ? `?${new URLSearchParams(query)}` : ''
     const headers: Record<string, string> = { authorization: `Bearer ${key}` }
     if (body !== undefined) headers['content-type'] = 'application/json'
     if (file) headers['content-type'] = 'application/pdf'
+    if (idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey
     const answer = await fetch(`${baseUrl}${path}${search}`, {
       method,
       headers,

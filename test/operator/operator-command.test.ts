@@ -86,6 +86,31 @@ describe('an operation of the contract is a command', () => {
     })
   })
 
+  test('that creates something is sent under a key of its own, or the one that is named', async () => {
+    const create = ['create-lab', '--accountId', account.id, '--name', 'Baner', '--contact', '2025461235']
+    const made = async (...more: string[]) => JSON.parse((await run([...create, ...more])).out).labID
+    const named = ['--idempotency-key', 'lab-of-baner']
+    const [first, repeated, other, another] = [await made(...named), await made(...named), await made(), await made()]
+    expect(repeated).toBe(first)
+    expect(new Set([first, other, another]).size).toBe(3)
+    expect((await run(['create-lab', '--help'])).out).toContain('--idempotency-key')
+    expect((await run(['list-accounts', '--idempotency-key', 'x'])).code).toBe(2)
+  })
+
+  test('whose values are not what they must be says what they must be', async () => {
+    const update = (option: string, value: string) =>
+      run(['update-lab', '--labID', lab.id, `--${option}`, value]).then(({ code, err }) => [code, err.trim()])
+    expect(await update('active', 'yes')).toEqual([
+      2,
+      expect.stringContaining('--active must be true or false, not yes'),
+    ])
+    const test = ['create-test', '--labID', lab.id, '--name', 'x', '--code', 'half', '--cost', '.5']
+    expect(JSON.parse((await run(test)).out)).toMatchObject({ cost: 0.5 })
+    const data = file('marked.json', '\ufeff{"name": "Marked"}')
+    expect(JSON.parse((await run(['update-lab', '--labID', lab.id, '--data', `@${data}`])).out).name).toBe('Marked')
+    expect((await run(['list-accounts', '--data', '{}'])).code).toBe(2)
+  })
+
   test('whose numbers, lists and nulls are what the contract says', async () => {
     const elsewhere = await buildLab(app, account)
     const a = await buildTest(app, elsewhere)
