@@ -3,12 +3,14 @@
  * what fits the contract, written anew, and chooses the example. By itself it would answer a bad body with the example of 422, name
  * another fault than the request has, end on malformed JSON or a malformed `%`, and claim that every answer is a replay.
  */
+import { randomUUID } from 'node:crypto'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import express, { type Request, type Response } from 'express'
 import { request as send } from 'undici'
 import { createContractApi, type Trace, type ValidatedCall } from '../src/api.ts'
 import { createIntegratorAuthentication } from '../src/auth/bearer-authentication.ts'
+import { optionalPartyOfCall, type PartyParameters } from '../src/catalogue/party-rules.ts'
 import { toErrorResponse } from '../src/error-response.ts'
 import { badRequest, DomainError } from '../src/errors.ts'
 import { requestIdOf, requireOneHost } from '../src/http-server.ts'
@@ -59,6 +61,7 @@ export async function createMockFront(
     try {
       requireOneHost(req)
       call = await readCall(req, res, trace)
+      requireOneParty(call)
       answer = await askPrism(prismUrl, req, trace, call)
     } catch (error) {
       answer = refusal(error, trace, say)
@@ -107,6 +110,11 @@ async function createCallReader(operationIds: string[]): Promise<ReadCall> {
   return async (req, res, trace) => (await api.answer(req, res, trace)).body as ValidatedCall
 }
 
+/** Of no mode: that both are not sent in one call the request alone shows. */
+function requireOneParty({ query, body }: ValidatedCall): void {
+  for (const sent of [query, body as PartyParameters]) optionalPartyOfCall('party_scoped', sent as PartyParameters)
+}
+
 async function askPrism(
   prismUrl: string,
   req: Request,
@@ -146,7 +154,7 @@ function ofThisRequest(body: Buffer, requestId: string): Buffer {
 }
 
 function traceOf(req: Request): Trace {
-  return { requestId: requestIdOf(req, () => 'mock') }
+  return { requestId: requestIdOf(req, randomUUID) }
 }
 
 function refusal(error: unknown, { requestId }: Trace, say: (line: string) => void): Answer {
@@ -163,6 +171,11 @@ function reply(res: Response, { requestId }: Trace, { status, headers, body }: A
   for (const [name, value] of Object.entries(headers)) {
     if (!DROPPED_ANSWER_HEADERS.includes(name.toLowerCase())) res.setHeader(name, value)
   }
+  // As the service has them.
+  if (res.hasHeader('Content-Type')) res.setHeader('Content-Type', 'application/json; charset=utf-8')
+  if (status === 304) res.removeHeader('Content-Type')
+  if (!res.hasHeader('Cache-Control')) res.setHeader('Cache-Control', 'no-store')
+  res.setHeader('X-Content-Type-Options', 'nosniff')
   res.setHeader('X-Request-Id', requestId)
   res.writeHead(status)
   res.end(body)

@@ -209,6 +209,7 @@ describe('as in the service,', () => {
     ['a body without end', 400, 'POST', create, json, `{"x": ${deep}}`],
     ['a body that is no object', 400, 'POST', `/client/events/rotateSecret/${webhookId}`, json, 'null'],
     ['an empty key', 400, 'POST', create, { ...json, 'idempotency-key': '' }, text],
+    ['both parties', 400, 'GET', '/client/crm/tests?branchID=any&corporateUser=a&organization=b', {}],
     ['an empty party', 400, 'GET', '/client/crm/tests?branchID=any&corporateUser=', {}],
     ['a limit that is no number', 400, 'GET', '/client/events/deliveries?labID=any&limit=1e1', {}],
     ['an empty limit', 400, 'GET', '/client/events/deliveries?labID=any&limit=', {}],
@@ -248,6 +249,17 @@ test('nothing is said to browsers of other sites, as by the service', async () =
   const headers = { authorization: 'Bearer any', origin: 'https://app.example.in' }
   const answer = await fetch(`${baseUrl}/client/labs`, { headers })
   expect([...answer.headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual([])
+})
+
+test('answers have the headers of the service', async () => {
+  const ask = () => fetch(`${baseUrl}/client/labs`, { headers: { authorization: 'Bearer any' } })
+  const [first, second] = [await ask(), await ask()]
+  expect(Object.fromEntries(first.headers)).toMatchObject({
+    'content-type': 'application/json; charset=utf-8',
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+  })
+  expect(first.headers.get('x-request-id')).not.toBe(second.headers.get('x-request-id'))
 })
 
 describe('a subscribe', () => {
