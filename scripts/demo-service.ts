@@ -2,8 +2,9 @@
  * A service of the demo's own, with periods that nobody has to wait a day for: API and daemon as they are, on a database that
  * is made for it and dropped afterwards. Not on the running service's: its daemon goes by the periods of its own settings.
  */
+import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { escapeId } from 'mysql2'
 import { createConnection } from 'mysql2/promise'
@@ -39,9 +40,12 @@ export async function startDemoService(
 ): Promise<DemoService> {
   const dataDir = mkdtempSync(join(tmpdir(), 'lis-demo-'))
   const cleanups: (() => unknown)[] = [() => rmSync(dataDir, { recursive: true, force: true })]
-  const stop = async () => {
-    for (const cleanup of cleanups.reverse()) await cleanup()
+  const stopAll = async () => {
+    for (const cleanup of cleanups.toReversed()) await cleanup()
   }
+  let stopping: Promise<void> | undefined
+  // A signal and the end of the chapter may both ask for it.
+  const stop = () => (stopping ??= stopAll())
   try {
     mkdirSync(join(dataDir, 'logs'))
     const { mysqlUrl, drop } = await makeDatabase(config.mysqlMigrateUrl, dataDir)
@@ -76,10 +80,13 @@ async function loadDemo(mysqlUrl: string, dataDir: string): Promise<DemoData> {
   }
 }
 
+/** So that what is left of other machines' demos, or has such a name for another reason, is nobody's to remove here. */
+const MACHINE = createHash('sha256').update(hostname()).digest('hex').slice(0, 8)
+
 /** On the running service's server where its user may make one; else on a server of its own. */
 async function makeDatabase(serviceUrl: string, dataDir: string): Promise<{ mysqlUrl: string; drop(): Promise<void> }> {
   const url = new URL(serviceUrl)
-  const prefix = `${decodeURIComponent(url.pathname.slice(1))}_demo_`
+  const prefix = `${decodeURIComponent(url.pathname.slice(1))}_demo_${MACHINE}_`
   url.pathname = `/${prefix}${process.pid}`
   const log = createLogger('migrate', 'warn')
   try {
@@ -91,8 +98,10 @@ async function makeDatabase(serviceUrl: string, dataDir: string): Promise<{ mysq
     }
   } catch (error) {
     if (!(error instanceof MigrationFault)) throw error
+    console.log(`    (a database server of its own, since one can't be made there: ${error.message})`)
   }
-  const local = await startLocalDatabase({ dataDir, redoLogMb: 32, bufferPoolMb: 64 })
+  const onProgress = (line: string) => console.log(`    (${line})`)
+  const local = await startLocalDatabase({ dataDir, redoLogMb: 32, bufferPoolMb: 64, onProgress })
   await migrate(local.mysqlUrl, log)
   return { mysqlUrl: local.mysqlUrl, drop: local.stop }
 }
@@ -100,8 +109,8 @@ async function makeDatabase(serviceUrl: string, dataDir: string): Promise<{ mysq
 /** Of demos that were killed. */
 async function dropLeftovers(serviceUrl: string, prefix: string): Promise<void> {
   for (const name of await databaseNames(serviceUrl)) {
-    const pid = name.startsWith(prefix) ? Number(name.slice(prefix.length)) : NaN
-    if (Number.isInteger(pid) && !identify(pid))
+    const pid = name.startsWith(prefix) ? /^[1-9][0-9]*$/.exec(name.slice(prefix.length))?.[0] : undefined
+    if (pid !== undefined && !identify(Number(pid)))
       await onServer(serviceUrl, `DROP DATABASE IF EXISTS ${escapeId(name, true)}`)
   }
 }
