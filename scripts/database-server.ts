@@ -95,6 +95,7 @@ async function installServer(onProgress: (line: string) => void): Promise<Server
   onProgress('installing MariaDB (Debian packages): reading the package lists …')
   // One list of another vendor may be unreachable while Debian's own are fine: only the install decides.
   const update = await run('apt-get', [...APT_OPTIONS, 'update'])
+  if (update.isInterrupted) throw new StartFault('interrupted before anything was installed')
   const packages = SERVER_PACKAGES.map((name) => availablePackage(name))
   onProgress(`installing MariaDB (Debian packages): ${packages.join(', ')} …`)
   const install = await run('apt-get', [...APT_OPTIONS, 'install', '-y', '--no-install-recommends', ...packages])
@@ -123,6 +124,7 @@ async function unpackServer(dataDir: string, onProgress: (line: string) => void)
     ]
     onProgress('downloading MariaDB (Debian packages, no root needed): reading the package lists …')
     const update = await run('apt-get', ['-q', ...options, 'update'])
+    if (update.isInterrupted) throw new StartFault('interrupted before anything was downloaded')
     const packages = SERVER_PACKAGES.map((name) => availablePackage(name, options))
     onProgress(`downloading MariaDB (Debian packages, no root needed): ${packages.join(', ')} …`)
     // --reinstall: a package that the system's book has may lack its program all the same.
@@ -177,9 +179,13 @@ export function librariesIn(root: string): string[] {
 const APT_OPTIONS = ['-q', '-o', 'DPkg::Lock::Timeout=120']
 const BY_HAND = `run \`sudo apt-get install -y --no-install-recommends ${SERVER_PACKAGES.join(' ')}\`, or set MYSQL_URL`
 
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const
+
 interface Outcome {
   ok: boolean
   output: string
+  /** Somebody wants this process to end: nothing further is to be begun. */
+  isInterrupted: boolean
 }
 
 function aptFault(what: 'install' | 'download', update: Outcome, install: Outcome): StartFault {
@@ -210,11 +216,18 @@ export async function run(program: string, args: string[], cwd?: string): Promis
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
   })
+  let isInterrupted = false
+  const interrupt = () => {
+    isInterrupted = true
+  }
+  for (const signal of STOP_SIGNALS) process.on(signal, interrupt)
   let output = ''
   child.stdout.on('data', (chunk) => (output += chunk))
   child.stderr.on('data', (chunk) => (output += chunk))
-  return new Promise((resolve) => {
-    child.on('error', (error) => resolve({ ok: false, output: error.message }))
-    child.on('close', (code) => resolve({ ok: code === 0, output }))
+  return new Promise<Outcome>((resolve) => {
+    child.on('error', (error) => resolve({ ok: false, output: error.message, isInterrupted }))
+    child.on('close', (code) => resolve({ ok: code === 0, output, isInterrupted }))
+  }).finally(() => {
+    for (const signal of STOP_SIGNALS) process.off(signal, interrupt)
   })
 }

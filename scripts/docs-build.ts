@@ -105,5 +105,6 @@ async function render(definition: string, output: string, signal?: AbortSignal):
     child.on('close', resolve)
   })
   signal?.removeEventListener('abort', end)
+  signal?.throwIfAborted()
   if (code !== 0 || !existsSync(output)) throw new StartFault(`${definition} could not be rendered:\n${said.trim()}`)
 }
