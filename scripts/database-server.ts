@@ -95,7 +95,6 @@ async function installServer(onProgress: (line: string) => void): Promise<Server
   onProgress('installing MariaDB (Debian packages): reading the package lists …')
   // One list of another vendor may be unreachable while Debian's own are fine: only the install decides.
   const update = await run('apt-get', [...APT_OPTIONS, 'update'])
-  if (update.isInterrupted) throw new StartFault('interrupted before anything was installed')
   const packages = SERVER_PACKAGES.map((name) => availablePackage(name))
   onProgress(`installing MariaDB (Debian packages): ${packages.join(', ')} …`)
   const install = await run('apt-get', [...APT_OPTIONS, 'install', '-y', '--no-install-recommends', ...packages])
@@ -124,7 +123,6 @@ async function unpackServer(dataDir: string, onProgress: (line: string) => void)
     ]
     onProgress('downloading MariaDB (Debian packages, no root needed): reading the package lists …')
     const update = await run('apt-get', ['-q', ...options, 'update'])
-    if (update.isInterrupted) throw new StartFault('interrupted before anything was downloaded')
     const packages = SERVER_PACKAGES.map((name) => availablePackage(name, options))
     onProgress(`downloading MariaDB (Debian packages, no root needed): ${packages.join(', ')} …`)
     // --reinstall: a package that the system's book has may lack its program all the same.
@@ -184,8 +182,6 @@ const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const
 interface Outcome {
   ok: boolean
   output: string
-  /** Somebody wants this process to end: nothing further is to be begun. */
-  isInterrupted: boolean
 }
 
 function aptFault(what: 'install' | 'download', update: Outcome, install: Outcome): StartFault {
@@ -210,6 +206,7 @@ export function availablePackage(name: string, options: string[] = []): string {
   return names.includes(name) ? name : (names.sort().at(-1) ?? name)
 }
 
+/** @throws StartFault once the program has ended, where this process was asked to end meanwhile: nothing further is to be begun */
 export async function run(program: string, args: string[], cwd?: string): Promise<Outcome> {
   const child = spawn(program, args, {
     cwd,
@@ -224,10 +221,11 @@ export async function run(program: string, args: string[], cwd?: string): Promis
   let output = ''
   child.stdout.on('data', (chunk) => (output += chunk))
   child.stderr.on('data', (chunk) => (output += chunk))
-  return new Promise<Outcome>((resolve) => {
-    child.on('error', (error) => resolve({ ok: false, output: error.message, isInterrupted }))
-    child.on('close', (code) => resolve({ ok: code === 0, output, isInterrupted }))
-  }).finally(() => {
-    for (const signal of STOP_SIGNALS) process.off(signal, interrupt)
+  const outcome = await new Promise<Outcome>((resolve) => {
+    child.on('error', (error) => resolve({ ok: false, output: error.message }))
+    child.on('close', (code) => resolve({ ok: code === 0, output }))
   })
+  for (const signal of STOP_SIGNALS) process.off(signal, interrupt)
+  if (isInterrupted) throw new StartFault(`interrupted while ${program} ran`)
+  return outcome
 }

@@ -61,7 +61,7 @@ export async function createMockFront(
     try {
       requireOneHost(req)
       call = await readCall(req, res, trace)
-      requireOneParty(call)
+      requireOneParty(trace, call)
       answer = await askPrism(prismUrl, req, trace, call)
     } catch (error) {
       answer = refusal(error, trace, say)
@@ -111,8 +111,9 @@ async function createCallReader(operationIds: string[]): Promise<ReadCall> {
 }
 
 /** Of no mode: that both are not sent in one call the request alone shows. */
-function requireOneParty({ query, body }: ValidatedCall): void {
-  for (const sent of [query, body as PartyParameters]) optionalPartyOfCall('party_scoped', sent as PartyParameters)
+function requireOneParty({ operation }: Trace, { query, body }: ValidatedCall): void {
+  const sent = operation === 'subscribeWebhook' ? body : query
+  optionalPartyOfCall('party_scoped', sent as PartyParameters)
 }
 
 async function askPrism(

@@ -10,7 +10,6 @@ import { findServerSettingFaults } from '../db/server-settings.ts'
 import type { DatabaseClock } from './clock.ts'
 import type { Config } from './config.ts'
 import { deriveKeys, isSealedUnder } from './crypto.ts'
-import { noteClock } from './deliveries/clock-set-back-repository.ts'
 import type { Logger } from './logger.ts'
 import type { ProcessCounts } from './metrics.ts'
 import { newestSealedSecrets } from './webhooks/webhook-secrets-repository.ts'
@@ -44,8 +43,6 @@ async function followAndCheck({ database, clock, counts, logger, config }: Datab
   await clock.follow(database.readTimeMs, (jumpMs, from) => {
     counts.clockJumps += 1
     logger.warn('clock_jump', { jumpMs, from })
-    // What is written from now on is moved back where the clock is put right again, also before a daemon has looked.
-    if (from === 'database' && jumpMs > 0) void noteClock(database.knex).catch(() => {})
   })
   if (!(await schemaIsCurrent(database.knex))) {
     throw new StartRefused('the database schema is not current: run make migrate')

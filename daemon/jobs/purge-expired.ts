@@ -39,7 +39,7 @@ export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
     const cutoffs = cutoffsOf(now, settings)
     // What a clock that is put right again has not seen expire is not removed by what it showed at the beginning.
     let isCut = false
-    const isOver = () => (isCut ||= stopping() || clock.now() < now)
+    const isOver = () => (isCut ||= stopping() || now.getTime() - clock.nowMs() > SAMPLE_ERROR_MS)
     for (const step of [...logPurgeSteps(cutoffs), ...purgeSteps(cutoffs)]) {
       try {
         await purge(deps, step, isOver)
@@ -51,6 +51,9 @@ export function purgeExpired(deps: PurgeExpiredDeps): () => Promise<void> {
     await recordPurgeDue(database.knex, isCut ? clock.now() : later(clock, PURGE_EVERY_MS))
   }
 }
+
+/** Half of the longest round trip that the clock is read by. */
+const SAMPLE_ERROR_MS = 1000
 
 /** More than clocks are set by all the time. */
 const JUMP_MS = 60_000

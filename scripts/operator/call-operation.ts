@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import type { ApiOperation, Schema } from './api-operations.ts'
-import { UsageFault } from './command-faults.ts'
+import { NoAnswer, UsageFault } from './command-faults.ts'
 import { createOperatorClient, readBytes, readText } from './operator-client.ts'
 import { printAnswer } from './print-answer.ts'
 
@@ -57,7 +57,12 @@ export async function callOperation(operation: ApiOperation, args: string[]): Pr
   const file = operation.takesFile ? readBytes(required(values, 'file')) : undefined
   const idempotencyKey = operation.takesKey ? (one(values[KEY_OPTION]) ?? randomUUID()) : undefined
   const repeatable = operation.takesKey
-  const callPage = () => client.call(operation.method, path, { query, body, file, idempotencyKey, repeatable })
+  const callPage = () =>
+    client.call(operation.method, path, { query, body, file, idempotencyKey, repeatable }).catch((error) => {
+      // What came of it nobody knows: whoever makes the call again wants it to be the same one.
+      if (idempotencyKey === undefined || !(error instanceof NoAnswer)) throw error
+      throw new NoAnswer(`${error.message} (to repeat this very call add --${KEY_OPTION} ${idempotencyKey})`)
+    })
   let answer = await callPage()
   while (values.all && typeof answer.nextCursor === 'string') {
     query.cursor = answer.nextCursor

@@ -30,6 +30,8 @@ const ANSWER_LIMIT_MS = 30_000
 /** A file takes its time on the way. */
 const FILE_LIMIT_MS = 150_000
 
+class StillRunning extends Refusal {}
+
 export function createOperatorClient(options: {
   url?: string | undefined
   keyFile?: string | undefined
@@ -66,7 +68,10 @@ export function createOperatorClient(options: {
     const fault = content as Partial<Schemas['Error']> | undefined
     const details = fault?.error?.details ?? 'the answer is not that of this service'
     if (answer.status >= 500 || content === undefined) throw new NoAnswer(`${answer.status}: ${details}`)
-    throw new Refusal(`${answer.status} ${fault?.message}: ${details}`, answer.status)
+    const said = `${answer.status} ${fault?.message}: ${details}`
+    throw fault?.error?.code === 'idempotency_in_progress'
+      ? new StillRunning(said, 409)
+      : new Refusal(said, answer.status)
   }
 
   return {
@@ -75,8 +80,10 @@ export function createOperatorClient(options: {
         try {
           return await callOnce(method, path, callOptions)
         } catch (error) {
+          // Its own first try may still be under way.
+          const isUnderWay = callOptions.idempotencyKey !== undefined && error instanceof StillRunning
           const isLast = attempt === TRIES || !callOptions.repeatable
-          if (isLast || !(error instanceof NoAnswer)) throw error
+          if (isLast || !(error instanceof NoAnswer || isUnderWay)) throw error
           await new Promise((resolve) => setTimeout(resolve, FIRST_WAIT_MS * 2 ** (attempt - 1)))
         }
       }

@@ -76,11 +76,6 @@ export function moveBackWithClock(
         sql: `UPDATE ${table} SET due_at = due_at - INTERVAL ? MICROSECOND WHERE due_at > ?`,
         values: [byMs * 1000, now],
       })),
-      {
-        // They stand for a day from when they were made.
-        sql: 'UPDATE idempotency_keys SET created_at = created_at - INTERVAL ? MICROSECOND WHERE created_at > ?',
-        values: [byMs * 1000, now],
-      },
       { sql: 'UPDATE purge_runs SET due_at = ? WHERE name = ?', values: [now, MARK] },
       COMMIT,
     ])

@@ -2,6 +2,7 @@
  * Rows of `sms_messages`. A message is a row in the transaction that made it due, and is handed over after it.
  */
 import type { Knex } from 'knex'
+import { SERVER_TIME_MS } from '../../db/server-time.ts'
 
 export interface Sms {
   id: string
@@ -65,6 +66,9 @@ export async function giveUpSms(trx: Knex.Transaction, smsId: string): Promise<n
   return trx('sms_messages').where({ id: smsId }).whereNotNull('due_at').update({ content: null, due_at: null })
 }
 
+/** By the server's own clock: that of a process may not have followed it yet. */
+const IS_AHEAD = `expires_at > ${SERVER_TIME_MS} + INTERVAL 10 MINUTE`
+
 /**
  * Messages whose code has expired are given up, and their content goes; also those whose code was made while the clock was ahead, and
  * serves nobody any more.
@@ -74,7 +78,9 @@ export async function giveUpSms(trx: Knex.Transaction, smsId: string): Promise<n
 export async function recordSmsExpired(knex: Knex, now: Date, latest: Date): Promise<number> {
   return knex('sms_messages')
     .whereNotNull('due_at')
-    .where((over) => over.where('expires_at', '<=', now).orWhere('expires_at', '>', latest))
+    .where((over) =>
+      over.where('expires_at', '<=', now).orWhere((ahead) => ahead.where('expires_at', '>', latest).whereRaw(IS_AHEAD)),
+    )
     .update({ content: null, due_at: null })
 }
 

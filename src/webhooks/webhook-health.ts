@@ -48,12 +48,14 @@ export function judgeAttempt(
 ): Judgement {
   // Any single 2xx clears everything; the period starts anew with the next failure.
   if (verdict.ok) return { health: HEALTHY, effects: [] }
+  // Later failures never move it.
+  const firstFailureAt = notAheadOf(endedAt, health.firstFailureAt) ?? endedAt
+  const warnedAt = notAheadOf(endedAt, health.warnedAt)
   const failing: WebhookHealth = {
-    // Later failures never move it.
-    firstFailureAt: notAheadOf(endedAt, health.firstFailureAt) ?? endedAt,
+    firstFailureAt,
     failedAttempts: health.failedAttempts + 1,
     lastError: verdict.error,
-    warnedAt: notAheadOf(endedAt, health.warnedAt),
+    warnedAt: warnedAt && warnedAt < firstFailureAt ? firstFailureAt : warnedAt,
   }
   const failingSeconds = secondsBetween(failing.firstFailureAt!, endedAt)
   const effects: HealthEffect[] = []

@@ -94,25 +94,6 @@ test('what waits for its retry, or was not sent yet, waits for what was left of 
   expectClose(await dueTimes(), before)
 })
 
-test('a key that was made while the clock was ahead stands for a day from then, as it is now', async () => {
-  const madeAt = world.clock.nowMs()
-  const key = {
-    account_id: newId(1),
-    operation: 'createEntry',
-    body_hash: Buffer.alloc(32),
-  }
-  const [ahead, before] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
-  const hours = (ms: number) => new Date(madeAt + ms)
-  await knex()('idempotency_keys').insert({ ...key, key_hash: ahead, created_at: hours(SET_BACK_HOURS * HOUR_MS) })
-  await knex()('idempotency_keys').insert({ ...key, key_hash: before, created_at: hours(-HOUR_MS) })
-  await setBack()
-  await look(2)
-  const timeOf = async (hash: Buffer) =>
-    (await knex()('idempotency_keys').where({ key_hash: hash }).first('created_at')).created_at.getTime()
-  expectClose([await timeOf(ahead), await timeOf(before)], [madeAt, madeAt - HOUR_MS])
-  await knex()('idempotency_keys').delete()
-})
-
 test('the first look only notes it: a process may still go by the clock as it was', async () => {
   await waitingCopies(1)
   await setBack()

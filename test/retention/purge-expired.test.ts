@@ -340,8 +340,7 @@ describe('of several daemons', () => {
     await run()
     vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 601_000)
     clock.advance(601_000)
-    await run()
-    vi.restoreAllMocks()
+    await run().finally(() => vi.restoreAllMocks())
     expect(await countsOf(id)).toMatchObject({ bodies: 0 })
   })
 
