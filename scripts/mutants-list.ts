@@ -65,7 +65,12 @@ export const MUTANTS: Breakage[] = [
   {
     name: 'each failure moves the time of the first',
     file: RULES,
-    edits: [['const firstFailureAt = notAheadOf(endedAt, health.firstFailureAt) ?? endedAt', 'const firstFailureAt = endedAt']],
+    edits: [
+      [
+        'const firstFailureAt = notAheadOf(endedAt, health.firstFailureAt) ?? endedAt',
+        'const firstFailureAt = endedAt',
+      ],
+    ],
     tests: [RULES_TEST],
   },
   {
