@@ -174,12 +174,11 @@ export async function lockPatientsOf(
   const theirs: Patient[] = patientId === null ? [] : await found.clone().where({ id: patientId })
   for (let after = ''; contact !== null && theirs.length < limit;) {
     const rows: Patient[] = await found.clone().where({ contact }).where('id', '>', after).limit(PATIENTS_AT_A_TIME)
-    theirs.push(...rows.filter((row) => isOfSubject(subject, row.name)))
+    theirs.push(...rows.filter((row) => row.id !== patientId && isOfSubject(subject, row.name)))
     if (rows.length < PATIENTS_AT_A_TIME) break
     after = rows.at(-1)!.id
   }
-  const once = new Map(theirs.map((patient) => [patient.id, patient]))
-  return [...once.values()].sort((a, b) => (a.id < b.id ? -1 : 1)).slice(0, limit)
+  return theirs.sort((a, b) => (a.id < b.id ? -1 : 1)).slice(0, limit)
 }
 
 /** Reports from before bills, whose file has the report's own id. */

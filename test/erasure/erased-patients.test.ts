@@ -3,6 +3,8 @@
  * with the last that was kept of them: row, login and messages, or stays as long as another record needs them.
  */
 import { describe, expect, test } from 'vitest'
+import type { ErasureSubject } from '../../src/erasure/erasure-rules.ts'
+import { lockPatientsOf } from '../../src/erasure/patient-records-repository.ts'
 import { newId } from '../../src/ids.ts'
 import { done } from '../staff/staff-world.ts'
 import { newContact } from '../support/builders.ts'
@@ -167,7 +169,7 @@ test('one person whose names were written with blanks around them is one patient
 test('a person is found behind the thousands of others whom a placeholder was given for', async () => {
   const { account } = own.staff
   const contact = newContact()
-  const name = (n: number) => (n === 2100 ? 'Asha Last' : `Nobody ${n}`)
+  const name = (n: number) => ([0, 2100].includes(n) ? 'Asha Last' : `Nobody ${n}`)
   const createdAt = own.app.clock.now()
   const rows = Array.from({ length: 2101 }, (_, n) => {
     const id = newId(createdAt.getTime() + n)
@@ -175,8 +177,12 @@ test('a person is found behind the thousands of others whom a placeholder was gi
   })
   const { knex } = own.app.database
   await knex('patients').insert(rows)
+  const subject = { contact, name: 'Asha Last', patientId: rows[0]!.id, people: [] } as unknown as ErasureSubject
+  // One who is named by id as well is one of as many, not two.
+  const found = await knex.transaction((trx) => lockPatientsOf(trx, account.id, subject, 2))
+  expect(found.map(({ id }) => id)).toEqual([rows[0]!.id, rows[2100]!.id])
   const { erased } = done(await own.order({ contact, name: 'Asha Last' }))
-  expect(erased).toMatchObject({ patients: 1 })
+  expect(erased).toMatchObject({ patients: 2 })
   expect(await knex('patients').where({ contact, name: 'Asha Last' })).toEqual([])
   await knex('patients').where({ contact }).delete()
 })
