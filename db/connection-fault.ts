@@ -22,6 +22,12 @@ export function isRightMissing(error: unknown): boolean {
   return RIGHT_MISSING.includes((error as NodeJS.ErrnoException).errno ?? 0)
 }
 
+/** By a server that is there: of the database, or of what is to be done in it. */
+export function isDatabaseRefused(error: unknown): boolean {
+  const { errno = 0 } = error as NodeJS.ErrnoException
+  return [ER_ACCESS_DENIED_TO_DATABASE, ER_BAD_DATABASE].includes(errno) || isRightMissing(error)
+}
+
 export function isAccessDenied(error: unknown): boolean {
   return ACCESS_DENIED.includes((error as NodeJS.ErrnoException).errno ?? 0)
 }

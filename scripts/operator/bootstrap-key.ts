@@ -3,7 +3,7 @@
  * Whoever can do this has the database's password anyhow.
  */
 import { parseArgs } from 'node:util'
-import { describeConnectionFault } from '../../db/connection-fault.ts'
+import { describeConnectionFault, isDatabaseRefused } from '../../db/connection-fault.ts'
 import { connectDatabase, isConnectionFault } from '../../db/connection.ts'
 import { schemaIsCurrent } from '../../db/migrate.ts'
 import { insertAuditEntry } from '../../src/audit/audit-repository.ts'
@@ -48,16 +48,12 @@ export async function bootstrapKey(args: string[]): Promise<void> {
       `${JSON.stringify({ keyId: id, ...rest, createdAt: createdAt.toISOString(), key }, null, 2)}\n`,
     )
   } catch (error) {
-    if (isConnectionFault(error) || isRefusedByServer(error)) throw new NoAnswer(describeConnectionFault(error, url))
+    // A sentence, and not the statement with the key's hash.
+    if (isConnectionFault(error) || isDatabaseRefused(error)) throw new NoAnswer(describeConnectionFault(error, url))
     throw error
   } finally {
     await database.close()
   }
-}
-
-/** The database is not there, or the user has no right to it: a sentence says so, not the statement with the key's hash. */
-function isRefusedByServer(error: unknown): boolean {
-  return [1044, 1049, 1142].includes((error as { errno?: number }).errno ?? 0)
 }
 
 function nameOf(args: string[]): string {

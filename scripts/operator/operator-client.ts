@@ -30,6 +30,7 @@ const ANSWER_LIMIT_MS = 30_000
 /** A file takes its time on the way. */
 const FILE_LIMIT_MS = 150_000
 
+/** A call under the same Idempotency-Key has not ended: of a repeat, most likely the first try. */
 class StillRunning extends Refusal {}
 
 export function createOperatorClient(options: {
@@ -80,10 +81,8 @@ export function createOperatorClient(options: {
         try {
           return await callOnce(method, path, callOptions)
         } catch (error) {
-          // Its own first try may still be under way.
-          const isUnderWay = callOptions.idempotencyKey !== undefined && error instanceof StillRunning
           const isLast = attempt === TRIES || !callOptions.repeatable
-          if (isLast || !(error instanceof NoAnswer || isUnderWay)) throw error
+          if (isLast || !(error instanceof NoAnswer || error instanceof StillRunning)) throw error
           await new Promise((resolve) => setTimeout(resolve, FIRST_WAIT_MS * 2 ** (attempt - 1)))
         }
       }
