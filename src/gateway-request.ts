@@ -64,9 +64,9 @@ export function postToGateway({ url, idempotencyKey, content, deadlineMs }: Gate
       agent: false,
       headers: { 'content-type': 'application/json', 'content-length': body.length, 'idempotency-key': idempotencyKey },
     })
+    const startedAtMs = monotonicMs()
     // One deadline of our own: Node's time limits start again with every byte that drips in. Where this process stood still, what
     // has come meanwhile is looked at before it: a yes that goes unheard would be a message that is handed over twice.
-    const startedAtMs = monotonicMs()
     const giveUp = () => outgoing.destroy(new GatewayFault('ETIMEDOUT', true))
     const deadline = setTimeout(() => setImmediate(giveUp), deadlineMs)
     outgoing.on('response', (incoming) => {

@@ -67,6 +67,7 @@ async function measure(arena: CrashArena, tenant: Tenant, { count, inTurns, cont
     if (isPatient && controlMs > 0) await sleep(controlMs)
     const shape = `${status} ${Object.keys(body)} ${String(body.otpToken).length}`
     if (index >= WARM_UP) samples.push({ isPatient, ms: monotonicMs() - startedAtMs, shape })
+    // Most of what is done behind an answer is over by then, if it is done at once.
     if (!inTurns) await sleep(2)
   }
   agent.destroy()
